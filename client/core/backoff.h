@@ -35,6 +35,12 @@ class Backoff {
     return Duration(random() % static_cast<std::uint64_t>(bound.count() + 1));
   }
 
+  /// Returns a random time between 0 and kFirst, for an attempt that need not wait. Does not change
+  /// the bound.
+  Duration jitter() {
+    return Duration(random() % static_cast<std::uint64_t>(Duration(kFirst).count() + 1));
+  }
+
   /// Sets the bound back to kFirst. Must be called when the daemon has replied.
   void reset() { attempts_ = 0; }
 

@@ -7,10 +7,8 @@
 #include <utility>
 
 #include "client/core/foreign.h"
-#include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
-#include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::client {
@@ -20,15 +18,10 @@ constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // no call is added to a 
 constexpr std::size_t kInputKeptBytes = 1024 * 1024;   // a larger input buffer is not reused
 constexpr Duration kHeartbeatMin = std::chrono::milliseconds(10);  // whatever the daemon asks for
 constexpr Duration kHeartbeatMax = std::chrono::hours(1);
-constexpr Duration kRetryAfterMax = std::chrono::seconds(10);
 constexpr Duration kTtlMax = std::chrono::hours(24);
-constexpr std::size_t kSupersessionsMax = 3;  // within kSupersessionSpan
-constexpr Duration kSupersessionSpan = std::chrono::seconds(10);
-constexpr std::size_t kRedirectsMax = 16;
 constexpr Duration kProbeAfter = std::chrono::milliseconds(1200);  // a hello without a reply
 std::string_view text_probe() { return kTextProbe; }
 constexpr std::string_view (*kProbes[])() = {text_probe, tls_probe};
-constexpr std::size_t kAddressBytes = limits::kNameBytes + 8;  // brackets, colon and port
 
 /// Returns whether a refusal with this code is final, because the daemon would refuse the next
 /// hello, too. A full quota is final only for a client that never had a session: when many clients
@@ -51,30 +44,14 @@ bool is_final(Code code, bool had_session) {
   }
 }
 
-/// Returns the well-formed, printable addresses of a not_owner reply, at most kRedirectsMax.
-std::vector<std::string> usable(const std::vector<std::string>& addresses) {
-  std::vector<std::string> good;
-  for (const std::string& address : addresses) {
-    const Result<AddressParts> parts = split_address(address);
-    const bool whole = parts && parts->port && !parts->port->empty();
-    if (!whole || address.size() > kAddressBytes) continue;
-    if (printable(address, address.size()) == address) good.push_back(address);
-    if (good.size() == kRedirectsMax) break;
-  }
-  return good;
-}
-
-/// Derives the id of the next session from the last id and the seed, which are both random.
-SessionId next_session(const SessionId& last, std::uint64_t seed) {
-  return {mixed(last.high ^ mixed(seed)), mixed(last.low + mixed(~seed))};
-}
-
 }  // namespace
 
 Core::Core(CoreOptions options, TimePoint now)
-    : options_(std::move(options)), backoff_(options_.seed), absent_since_(now), dial_at_(now) {
-  C10DD_ASSERT(!options_.addresses.empty());
-}
+    : options_(std::move(options)),
+      backoff_(options_.seed),
+      addresses_(options_.addresses, options_.seed),
+      absent_since_(now),
+      dial_at_(now) {}
 
 // ---- reports -----------------------------------------------------------------------------------
 
@@ -91,6 +68,7 @@ std::uint64_t Core::call(Request request, Duration limit, TimePoint now) {
 
 void Core::dialling() {
   C10DD_ASSERT(state_ == State::away || state_ == State::closed);
+  dialled_ = address();
   if (state_ == State::away) state_ = State::dialling;
 }
 
@@ -115,12 +93,13 @@ void Core::send_heartbeats(Duration limit, TimePoint now) {
 
 void Core::closed(const std::string& why, TimePoint now, bool refused) {
   if (refused) {
-    // No daemon runs at the address, so no daemon can declare this client lost.
-    last_confirmed_ = now;
+    refused_or_unavailable(now);
     foreign_.clear();
     probes_ = 0;
   }
   if (state_ == State::hello_sent) hello_ignored(input_);
+  // A connection that could not be made and was not refused has timed out.
+  if (state_ == State::dialling) return leave(why, now, !refused);
   if (wants_socket()) lose(why, now);
 }
 
@@ -140,6 +119,7 @@ void Core::recognise(std::string_view first_bytes) {
 
 std::optional<TimePoint> Core::probe_at() const {
   if (stats_.connects > 0 || !foreign_.empty() || probes_ == std::size(kProbes)) return {};
+  if (addresses_.several()) return {};  // rather try these than find out
   if (state_ == State::hello_sent) return hello_sent_at_ + kProbeAfter;
   if (state_ == State::away && hello_ignored_) return hello_sent_at_;
   return std::nullopt;
@@ -204,12 +184,15 @@ void Core::written(std::size_t bytes, TimePoint now) {
 
 void Core::tick(TimePoint now) {
   for (const Call& call : calls_.abandon_expired(now)) complete(call.id, timed_out(call, now));
-  if (state_ == State::hello_sent && now >= hello_sent_at_ + kHelloPatience) {
-    return lose("it did not answer the hello within " + human(kHelloPatience), now);
+  const Duration hello_patience = addresses_.patience(kHelloPatience);
+  if (state_ == State::hello_sent && now >= hello_sent_at_ + hello_patience) {
+    return leave("it did not answer the hello within " + human(hello_patience), now, true);
   }
   if (state_ != State::open) return;
-  if (unheard_since_ && now >= *unheard_since_ + ttl_) {
-    return lose("nothing heard from it for " + human(ttl_), now);
+  if (unheard_since_ && now >= *unheard_since_ + heartbeat_patience()) {
+    std::string why = "nothing heard from it for " + human(heartbeat_patience());
+    if (addresses_.several()) return leave(std::move(why), now, true);
+    return stay(std::move(why), now);
   }
   if (now >= next_heartbeat_) send_heartbeat(now);
   send(now);
@@ -217,10 +200,11 @@ void Core::tick(TimePoint now) {
 
 /// Sends a heartbeat, which acknowledges the last reply. Skips the heartbeat if `request_sent_` is
 /// set, because a request acknowledges replies and is a sign of life, too. Never skips two
-/// heartbeats in a row, because a request may block for hours without a reply.
+/// heartbeats in a row, because a request may block for hours without a reply. Skips none if
+/// another address is known, because a daemon's silence shows by heartbeats only.
 void Core::send_heartbeat(TimePoint now) {
   next_heartbeat_ = now + heartbeat_interval_;
-  skipped_ = std::exchange(request_sent_, false) && !skipped_;
+  skipped_ = std::exchange(request_sent_, false) && !skipped_ && !addresses_.several();
   if (skipped_) return;
   if (!unheard_since_) unheard_since_ = now;
   if (!heartbeat_sent_) heartbeat_sent_ = now;
@@ -230,7 +214,7 @@ void Core::send_heartbeat(TimePoint now) {
 void Core::finish(const Failure& reason, TimePoint now) {
   if (over_) return;
   over_ = reason;
-  lose(reason.detail, now);
+  stay(reason.detail, now);
   state_ = State::closed;
   fail_calls(reason);
 }
@@ -257,13 +241,13 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
   if (header.sequence == 0) {
     if (!reply || header.op == Hello::op.code) return on_hello_reply(std::move(reply), now);
     note(header.stamp);
-    backoff_.reset();  // the reply to a heartbeat
-    if (heartbeat_sent_) last_confirmed_ = *std::exchange(heartbeat_sent_, {});
+    served();  // the reply to a heartbeat
+    if (heartbeat_sent_) last_confirmed_ = replied_to_ = *std::exchange(heartbeat_sent_, {});
     return;
   }
   if (!reply && ends_connection(reply.error(), now)) return;
   if (reply) note(header.stamp);
-  if (header.op == Cancel::op.code && calls_.cancelled(header.sequence)) return backoff_.reset();
+  if (header.op == Cancel::op.code && calls_.cancelled(header.sequence)) return served();
   const Call* call = calls_.find_sequence(header.sequence);
   if (call == nullptr || !call->on_wire) return;  // no caller waits for this reply any more
   if (header.op != info_of(call->request).code) {
@@ -271,7 +255,7 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
                        info_of(call->request).code),
                 now);
   }
-  backoff_.reset();
+  served();
   request_sent_ = false;
   const std::uint64_t id = call->id;
   calls_.take(id);
@@ -286,9 +270,11 @@ void Core::on_hello_reply(Reply reply, TimePoint now) {
     if (state_ == State::hello_sent && is_final(reply.error().code, stats_.connects > 0)) {
       return finish(reply.error(), now);
     }
-    return lose((state_ == State::open ? "it ended the session: " : "it refused the session: ") +
-                    reply.error().detail,
-                now, reply.error().retry_after);
+    const Failure& reason = reply.error();
+    if (state_ == State::open) {
+      return stay("it ended the session: " + reason.detail, now, reason.retry_after);
+    }
+    return turned_away("it refused the session: " + reason.detail, now, reason.retry_after);
   }
   if (state_ != State::hello_sent) return;
   const Welcome& welcome = std::get<Welcome>(*reply);
@@ -304,69 +290,10 @@ void Core::on_hello_reply(Reply reply, TimePoint now) {
   ttl_ = std::clamp<Duration>(welcome.session_ttl, 2 * heartbeat_interval_, kTtlMax);
   window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
   next_heartbeat_ = now + heartbeat_interval_;
-  last_confirmed_ = hello_sent_at_;
-}
-
-/// Handles a failure that ends the connection or the session. Returns false for other failures.
-bool Core::ends_connection(const Failure& reason, TimePoint now) {
-  switch (reason.code) {
-    case Code::not_owner:
-      lose("it does not own the job: " + reason.detail, now, reason.retry_after);
-      redirects_ = usable(reason.addresses);
-      return true;
-    case Code::unavailable:
-      // When the daemon can serve again, it gives each client a full ttl.
-      last_confirmed_ = now;
-      lose("it cannot serve now: " + reason.detail, now, reason.retry_after);
-      return true;
-    case Code::session_unknown:
-      lose("it does not know the session: " + reason.detail, now);
-      return true;
-    case Code::session_superseded:
-      superseded(reason, now);
-      return true;
-    case Code::session_expired:
-      session_lost(reason, now);
-      return true;
-    case Code::session_replaced:
-      leave_in_doubt(reason);
-      finish(reason, now);
-      return true;
-    default:
-      return false;
-  }
-}
-
-/// Reconnects after session_superseded: a different connection has opened the session. If this soon
-/// happens again, a second process uses the session. Then also fails the pending calls.
-void Core::superseded(const Failure& reason, TimePoint now) {
-  std::erase_if(supersessions_, [&](TimePoint at) { return now - at > kSupersessionSpan; });
-  supersessions_.push_back(now);
-  if (supersessions_.size() > kSupersessionsMax) {
-    supersessions_.clear();
-    fail_calls(reason);
-  }
-  lose("the session was opened on another connection: " + reason.detail, now);
-}
-
-/// Called when the session has ended. Each write that has no reply fails with outcome_unknown.
-void Core::leave_in_doubt(const Failure& reason) {
-  for (const Call& call : calls_.session_lost()) {
-    complete(call.id, failure(Code::outcome_unknown,
-                              "{}: the session ended before the reply arrived ({}); whether it was "
-                              "applied is not known: read the state before you repeat it",
-                              info_of(call.request).name, reason.detail));
-  }
-  ++stats_.sessions_lost;
-}
-
-/// Continues in a new session. The changes of the old session stay; the items that were delivered
-/// to the old session have returned to their queues. Keeps `seen_`, which belongs to the job.
-void Core::session_lost(const Failure& reason, TimePoint now) {
-  leave_in_doubt(reason);
-  options_.hello.session = next_session(options_.hello.session, options_.seed);
-  opened_ = 0;
-  lose("the session has expired: " + reason.detail, now);
+  last_confirmed_ = replied_to_ = hello_sent_at_;
+  vouched_ = std::clamp<Duration>(welcome.vouched, Duration(-1), kTtlMax);
+  welcomed_at_ = address();
+  addresses_.welcome(welcome.daemons);
 }
 
 void Core::note(const Stamp& stamp) {
@@ -376,29 +303,6 @@ void Core::note(const Stamp& stamp) {
 }
 
 // ---- the connection ----------------------------------------------------------------------------
-
-/// Ends the connection and chooses when and where to connect next: at the same address if the
-/// client had a session there, otherwise at the next address.
-void Core::lose(std::string why, TimePoint now, Duration retry_after) {
-  if (state_ == State::open) {
-    absent_since_ = now;
-  } else if (!redirects_.empty()) {
-    redirects_.erase(redirects_.begin());
-  } else {
-    address_ = (address_ + 1) % options_.addresses.size();
-  }
-  state_ = State::away;
-  why_ = std::move(why);
-  dial_at_ =
-      now + std::clamp<Duration>(retry_after, Duration::zero(), kRetryAfterMax) + backoff_.next();
-  input_ = {};
-  output_ = {};
-  output_at_ = 0;
-  blocked_ = false;
-  unheard_since_.reset();
-  heartbeat_sent_.reset();
-  calls_.connection_lost();
-}
 
 /// Fills the output with Cancels, which let the window advance, and then with calls.
 void Core::send(TimePoint now) {
@@ -434,10 +338,6 @@ std::size_t Core::frame(std::uint64_t sequence, const Request& request) {
   return output_.size() - before - native::RequestHeader::kSize;
 }
 
-const std::string& Core::address() const {
-  return redirects_.empty() ? options_.addresses[address_] : redirects_.front();
-}
-
 std::optional<TimePoint> Core::dial_at() const {
   if (state_ != State::away) return std::nullopt;
   return dial_at_;
@@ -447,9 +347,9 @@ std::optional<TimePoint> Core::next_deadline() const {
   std::optional<TimePoint> next = calls_.next_deadline();
   const auto sooner = [&](TimePoint at) { next = next ? std::min(*next, at) : at; };
   if (state_ == State::away) sooner(dial_at_);
-  if (state_ == State::hello_sent) sooner(hello_sent_at_ + kHelloPatience);
+  if (state_ == State::hello_sent) sooner(hello_sent_at_ + addresses_.patience(kHelloPatience));
   if (state_ == State::open) sooner(next_heartbeat_);
-  if (state_ == State::open && unheard_since_) sooner(*unheard_since_ + ttl_);
+  if (state_ == State::open && unheard_since_) sooner(*unheard_since_ + heartbeat_patience());
   return next;
 }
 
@@ -472,9 +372,7 @@ std::uint64_t Core::sequence_of(std::uint64_t call) const {
 }
 
 std::string Core::absence(TimePoint now) const {
-  return format(
-      "the daemon at {} has not been reachable for {} ({})", address(), human(now - absent_since_),
-      foreign_.empty() ? why_ : "the server there speaks " + foreign_ + "; check the port");
+  return addresses_.absence(now - absent_since_, cause());
 }
 
 Failure Core::timed_out(const Call& call, TimePoint now) const {

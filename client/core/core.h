@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/core/addresses.h"
 #include "client/core/backoff.h"
 #include "client/core/calls.h"
 #include "protocol/native_wire.h"
@@ -17,9 +18,9 @@
 namespace c10dd::client {
 
 struct CoreOptions {
-  std::vector<std::string> addresses;  ///< at least one host:port; the core tries them in turn
+  std::vector<std::string> addresses;  ///< at least one host:port, of the daemons of one engine
   Hello hello;                         ///< identity of the client; the core sets the field `seen`
-  std::uint64_t seed = 0;              ///< seed of the back-off and of the ids of later sessions
+  std::uint64_t seed = 0;  ///< of the first address, the back-off and the ids of later sessions
 };
 
 /// See ClientStats in client/client.h.
@@ -42,7 +43,9 @@ struct Completion {
 class Core {
  public:
   static constexpr std::uint32_t kChannel = 1;
-  /// How long the client waits for a server's reply to the hello.
+  /// How long the client waits for a connection, and then for the reply to the hello, if it knows
+  /// one address only. See Addresses::kPatience.
+  static constexpr Duration kConnectPatience = std::chrono::milliseconds(2500);
   static constexpr Duration kHelloPatience = std::chrono::seconds(10);
 
   Core(CoreOptions options, TimePoint now);
@@ -83,10 +86,12 @@ class Core {
   /// Returns the time at which to connect. Empty while a connection exists or is being made, and
   /// after finish().
   std::optional<TimePoint> dial_at() const;
-  const std::string& address() const;
+  const std::string& address() const { return addresses_.current(); }
+  /// Returns how long the owner may try to connect to address().
+  Duration connect_patience() const { return addresses_.patience(kConnectPatience); }
   /// Returns the bytes to send to address() on a separate connection, to find out which server
   /// listens there; empty if no probe is due. A probe is due if the server does not reply to the
-  /// hello and this client has never had a session.
+  /// hello, this client has never had a session, and it knows no other address.
   std::string_view probe(TimePoint now) const;
   /// Returns the time at which the next probe is due; empty if none will be due.
   std::optional<TimePoint> probe_at() const;
@@ -100,7 +105,10 @@ class Core {
   /// Returns the time from which the owner must count the ttl of this client. The daemon counts the
   /// ttl from the same time or from a later one. The newest of these events sets the time: a
   /// heartbeat or hello was sent that now has a reply; a connection was refused; the daemon replied
-  /// that it is unavailable.
+  /// that it is unavailable. If only one daemon can serve the job (Welcome::vouched is 0), the last
+  /// two events count at the address where the client had its last session. Otherwise they count at
+  /// any address, until Welcome::vouched after the last heartbeat or hello was sent that has a
+  /// reply.
   TimePoint last_confirmed() const { return last_confirmed_; }
   /// Returns the smallest limit that was passed to send_heartbeats().
   Duration heartbeat_limit() const { return heartbeat_limit_; }
@@ -126,7 +134,17 @@ class Core {
   void superseded(const Failure& reason, TimePoint now);
   void leave_in_doubt(const Failure& reason);
   void session_lost(const Failure& reason, TimePoint now);
-  void lose(std::string why, TimePoint now, Duration retry_after = Duration{0});
+  void not_owner(const Failure& reason, TimePoint now);
+  void unavailable(const Failure& reason, TimePoint now);
+  void served();
+  void refused_or_unavailable(TimePoint now);
+  void lose(std::string why, TimePoint now);
+  void stay(std::string why, TimePoint now, Duration retry_after = Duration{0});
+  void leave(std::string why, TimePoint now, bool slow = false);
+  void turned_away(std::string why, TimePoint now, Duration retry_after);
+  void disconnect(TimePoint now, Duration delay);
+  std::string cause() const;
+  Duration heartbeat_patience() const;
   void send(TimePoint now);
   void send_heartbeat(TimePoint now);
   std::size_t frame(std::uint64_t sequence, const Request& request);
@@ -152,12 +170,13 @@ class Core {
   std::size_t output_at_ = 0;
   bool blocked_ = false;  // the socket did not take all the output
 
-  std::vector<std::string> redirects_;  // addresses from the last not_owner reply; tried first
-  std::size_t address_ = 0;             // index in options_.addresses
+  Addresses addresses_;
+  std::string dialled_;                              // the address of the last attempt
   std::string why_ = "no attempt has finished yet";  // cause of the last loss
   std::string foreign_;         // recognised protocol of a server that is not a daemon
   std::size_t probes_ = 0;      // probes sent since the address last refused a connection
   bool hello_ignored_ = false;  // a connection ended before the reply to the hello
+  std::optional<TimePoint> unavailable_since_;  // time of the first `unavailable` at this address
   TimePoint absent_since_;
   TimePoint dial_at_;
   TimePoint hello_sent_at_;
@@ -171,6 +190,9 @@ class Core {
   bool request_sent_ = false;  // sent after the last reply and the last due heartbeat
   bool skipped_ = false;       // the last due heartbeat was not sent
   TimePoint last_confirmed_;
+  TimePoint replied_to_;     // send time of the newest heartbeat or hello that has a reply
+  Duration vouched_{0};      // from the welcome
+  std::string welcomed_at_;  // the address of the last session; empty if there was none
   std::optional<TimePoint> heartbeat_sent_;  // send time of the oldest heartbeat without a reply
   std::optional<TimePoint> unheard_since_;   // time from which the daemon's silence is measured
 

@@ -23,7 +23,6 @@
 namespace c10dd::client {
 namespace {
 
-constexpr Duration kDialPatience = std::chrono::milliseconds(2500);  // to connect to one address
 constexpr Duration kDialPatienceMin = std::chrono::milliseconds(500);
 constexpr Duration kProbePatience = std::chrono::milliseconds(300);
 constexpr Duration kPeriod = std::chrono::seconds(1);  // of Connection::Periodic
@@ -148,7 +147,7 @@ void Connection::State::make_connection(Lock& lock) {
   // The attempt must end before the next announcement is due: otherwise a machine that drops all
   // packets would delay the announcement.
   const Duration until_due = announcements.due().value_or(TimePoint::max()) - boot_time();
-  const Duration patience = std::clamp(until_due, kDialPatienceMin, kDialPatience);
+  const Duration patience = std::clamp(until_due, kDialPatienceMin, core.connect_patience());
   core.dialling();
   drain_wake();  // after this point a wake() interrupts the attempt
   if (stop) return;

@@ -68,12 +68,15 @@ class World {
     core.received(bytes(op, sequence, reply, stamp), now);
   }
 
-  static Reply welcome(std::uint32_t window = 1024) {
+  static Reply welcome(std::uint32_t window = 1024, Duration vouched = {},
+                       std::vector<std::string> daemons = {}) {
     Welcome body;
     body.version = kProtocolVersion;
     body.heartbeat_interval = limits::kHeartbeatInterval;
     body.session_ttl = limits::kSessionTtl;
     body.window = window;
+    body.vouched = vouched;
+    body.daemons = std::move(daemons);
     return ReplyBody(body);
   }
 

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a connection of the client ends, and when and where the client connects next.
+#include <algorithm>
+#include <utility>
+
+#include "client/core/core.h"
+#include "protocol/format.h"
+#include "protocol/limits.h"
+
+namespace c10dd::client {
+namespace {
+
+constexpr Duration kRetryAfterMin = std::chrono::milliseconds(10);
+constexpr Duration kRetryAfterMax = std::chrono::seconds(10);
+// How often the patience of Addresses fits into the time that a daemon may be unavailable. With
+// Addresses::kPatienceMax this is longer than any lease, whose end a daemon may wait for.
+constexpr int kStay = 5;
+static_assert(kStay * Addresses::kPatienceMax > limits::kLeaseMax);
+constexpr std::size_t kSupersessionsMax = 3;  // within kSupersessionSpan
+constexpr Duration kSupersessionSpan = std::chrono::seconds(10);
+
+/// Derives the id of the next session from the last id and the seed, which are both random.
+SessionId next_session(const SessionId& last, std::uint64_t seed) {
+  return {mixed(last.high ^ mixed(seed)), mixed(last.low + mixed(~seed))};
+}
+
+Duration bounded(Duration retry_after) {
+  return std::clamp<Duration>(retry_after, Duration::zero(), kRetryAfterMax);
+}
+
+}  // namespace
+
+// ---- failures that end a connection ------------------------------------------------------------
+
+/// Handles a failure that ends the connection or the session. Returns false for other failures.
+bool Core::ends_connection(const Failure& reason, TimePoint now) {
+  switch (reason.code) {
+    case Code::not_owner:
+      not_owner(reason, now);
+      return true;
+    case Code::unavailable:
+      unavailable(reason, now);
+      return true;
+    case Code::session_unknown:
+      stay("it does not know the session: " + reason.detail, now);
+      return true;
+    case Code::session_superseded:
+      superseded(reason, now);
+      return true;
+    case Code::session_expired:
+      session_lost(reason, now);
+      return true;
+    case Code::session_replaced:
+      leave_in_doubt(reason);
+      finish(reason, now);
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Goes where the daemon sends this client. Without an address goes to the next one that it knows.
+void Core::not_owner(const Failure& reason, TimePoint now) {
+  std::string why = "it does not own the job: " + reason.detail;
+  if (!addresses_.redirect(why, reason.addresses)) {
+    return turned_away(std::move(why), now, reason.retry_after);
+  }
+  why_ = std::move(why);
+  disconnect(
+      now, bounded(reason.retry_after) + (addresses_.quick() ? Duration::zero() : backoff_.next()));
+}
+
+/// Stays with a daemon that says when to come back, because it may be about to take over the job.
+/// Leaves it if it cannot serve for too long and another address is known.
+void Core::unavailable(const Failure& reason, TimePoint now) {
+  refused_or_unavailable(now);
+  std::string why = "it cannot serve now: " + reason.detail;
+  if (reason.retry_after <= Duration::zero() && state_ != State::open) {
+    return turned_away(std::move(why), now, reason.retry_after);
+  }
+  if (reason.retry_after <= Duration::zero() || !addresses_.several()) {
+    return stay(std::move(why), now, reason.retry_after);
+  }
+  if (!unavailable_since_) unavailable_since_ = now;
+  if (now - *unavailable_since_ >= kStay * addresses_.patience(Addresses::kPatienceMax)) {
+    return leave(std::move(why), now, true);
+  }
+  addresses_.stay(why_ = std::move(why));
+  disconnect(now, std::max(kRetryAfterMin, bounded(reason.retry_after)) + backoff_.jitter());
+}
+
+/// Reconnects after session_superseded: a different connection has opened the session. If this soon
+/// happens again, a second process uses the session. Then also fails the pending calls.
+void Core::superseded(const Failure& reason, TimePoint now) {
+  std::erase_if(supersessions_, [&](TimePoint at) { return now - at > kSupersessionSpan; });
+  supersessions_.push_back(now);
+  if (supersessions_.size() > kSupersessionsMax) {
+    supersessions_.clear();
+    fail_calls(reason);
+  }
+  stay("the session was opened on another connection: " + reason.detail, now);
+}
+
+/// Called when the session has ended. Each write that has no reply fails with outcome_unknown.
+void Core::leave_in_doubt(const Failure& reason) {
+  for (const Call& call : calls_.session_lost()) {
+    complete(call.id, failure(Code::outcome_unknown,
+                              "{}: the session ended before the reply arrived ({}); whether it was "
+                              "applied is not known: read the state before you repeat it",
+                              info_of(call.request).name, reason.detail));
+  }
+  ++stats_.sessions_lost;
+}
+
+/// Continues in a new session. The changes of the old session stay; the items that were delivered
+/// to the old session have returned to their queues. Keeps `seen_`, which belongs to the job.
+void Core::session_lost(const Failure& reason, TimePoint now) {
+  leave_in_doubt(reason);
+  options_.hello.session = next_session(options_.hello.session, options_.seed);
+  opened_ = 0;
+  stay("the session has expired: " + reason.detail, now);
+}
+
+// ---- signs of life -----------------------------------------------------------------------------
+
+/// Called when the daemon has done what it was asked for: it is the right one.
+void Core::served() {
+  backoff_.reset();
+  addresses_.served();
+  unavailable_since_.reset();
+}
+
+/// Counts a refused connection or the reply `unavailable` as a sign of life, if it is one.
+void Core::refused_or_unavailable(TimePoint now) {
+  const bool only_here = vouched_ == Duration::zero();
+  // If only the daemon at this address can serve the job, no daemon serves it now, so none can
+  // declare this client lost. When the daemon can serve again, it gives each client a full ttl.
+  const bool counts =
+      only_here ? welcomed_at_.empty() || welcomed_at_ == address() : now <= replied_to_ + vouched_;
+  if (counts) last_confirmed_ = now;
+}
+
+/// Returns how long a heartbeat may stay without a reply. If another address is known, this is less
+/// than the ttl, so that the client has found the next owner of the job before the ttl ends.
+Duration Core::heartbeat_patience() const {
+  return std::min(ttl_, std::max(2 * heartbeat_interval_, addresses_.patience(ttl_)));
+}
+
+// ---- the next connection -----------------------------------------------------------------------
+
+std::string Core::cause() const {
+  return foreign_.empty() ? why_ : "the server there speaks " + foreign_ + "; check the port";
+}
+
+/// Ends the connection. The client connects again at the same address if it had a session there,
+/// otherwise at the next address.
+void Core::lose(std::string why, TimePoint now) {
+  if (state_ == State::open) return stay(std::move(why), now);
+  leave(std::move(why), now);
+}
+
+/// Ends the connection, to connect again at the same address.
+void Core::stay(std::string why, TimePoint now, Duration retry_after) {
+  why_ = std::move(why);
+  addresses_.stay(cause());
+  disconnect(now, bounded(retry_after) + backoff_.next());
+}
+
+/// Ends the connection, to connect at the next address: at once if it was not tried yet.
+void Core::leave(std::string why, TimePoint now, bool slow) {
+  why_ = std::move(why);
+  const bool at_once = addresses_.leave(cause(), slow);
+  disconnect(now, at_once ? backoff_.jitter() : backoff_.next());
+}
+
+/// Ends the connection to a daemon that has refused the session, to connect at the next address
+/// after a while.
+void Core::turned_away(std::string why, TimePoint now, Duration retry_after) {
+  why_ = std::move(why);
+  addresses_.leave(cause());
+  disconnect(now, bounded(retry_after) + backoff_.next());
+}
+
+void Core::disconnect(TimePoint now, Duration delay) {
+  if (state_ == State::open) absent_since_ = now;
+  state_ = State::away;
+  dial_at_ = now + delay;
+  if (address() != dialled_) {
+    foreign_.clear();
+    probes_ = 0;
+    hello_ignored_ = false;
+    unavailable_since_.reset();
+  }
+  input_ = {};
+  output_ = {};
+  output_at_ = 0;
+  blocked_ = false;
+  unheard_since_.reset();
+  heartbeat_sent_.reset();
+  calls_.connection_lost();
+}
+
+}  // namespace c10dd::client
