@@ -17,6 +17,7 @@
 #include "client/internal/throw_failure.h"
 #include "client/internal/url.h"
 #include "client/stores/daemon_store.h"
+#include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/wording.h"
@@ -41,7 +42,7 @@ std::string host_name() {
 
 client::CoreOptions core_options(const client::Url& url, const ClientOptions& options) {
   client::CoreOptions core;
-  core.addresses = {url.address()};
+  for (const client::HostPort& daemon : url.daemons) core.addresses.push_back(daemon.text());
   core.seed = random_number();
   core.hello.version_min = kProtocolVersion;
   core.hello.version_max = kProtocolVersion;
@@ -64,8 +65,7 @@ class Client::Impl {
  public:
   Impl(const client::Url& url, ClientOptions options)
       : job(url.job),
-        address(url.address()),
-        daemon_host(url.host),
+        first_address(url.daemons.front().text()),
         host(options.host.empty() ? host_name() : options.host),
         run(options.run),
         seat{options.rank, options.world_size},
@@ -79,8 +79,7 @@ class Client::Impl {
               if (!counts->changed() && !(again && !counts->counts().empty())) return std::nullopt;
               return counts->report();
             },
-            client::announcer(address, client::process_environment(),
-                              std::move(options.on_connection)))),
+            client::announcer(client::process_environment(), std::move(options.on_connection)))),
         barriers(connection),
         store(client::make_daemon_store(connection, limit)) {}
 
@@ -113,8 +112,7 @@ class Client::Impl {
   }
 
   const std::string job;
-  const std::string address;
-  const std::string daemon_host;
+  const std::string first_address;  // of the URL
   const std::string host;
   const std::string run;
   const client::Seat seat;
@@ -190,7 +188,9 @@ LeasedEndpoint Client::lease_endpoint(const std::string& name, const EndpointOpt
   EndpointLease lease = expect<EndpointLease>(impl_->connection->call(request, impl_->limit));
   // A daemon that listens on all addresses is reached where this client reaches it.
   const bool everywhere = lease.host == "0.0.0.0" || lease.host == "::";
-  return {everywhere ? impl_->daemon_host : std::move(lease.host), lease.port, lease.ttl};
+  if (!everywhere) return {std::move(lease.host), lease.port, lease.ttl};
+  const std::string daemon = address();
+  return {std::string(split_address(daemon)->host), lease.port, lease.ttl};
 }
 
 void Client::record(const CollectiveSample& sample) {
@@ -220,7 +220,9 @@ const std::string& Client::run() const { return impl_->run; }
 std::uint32_t Client::rank() const { return impl_->known_seat("rank()").rank; }
 std::uint32_t Client::world_size() const { return impl_->known_seat("world_size()").world_size; }
 const std::string& Client::host() const { return impl_->host; }
-const std::string& Client::address() const { return impl_->address; }
+std::string Client::address() const {
+  return impl_->home.forked() ? impl_->first_address : impl_->connection->address();
+}
 
 ClientStats Client::stats() const {
   impl_->require_home();

@@ -28,7 +28,7 @@ std::shared_ptr<Connection> connection_of(const Client& client);
 /// A change of a client's connection, as passed to ClientOptions::on_connection.
 struct ConnectionChange {
   bool connected = false;
-  std::string daemon;  ///< address of the daemon, host:port
+  std::string daemon;  ///< address of the daemon, host:port; when not connected, the next one tried
   std::string reason;  ///< human-readable reason why there is no connection; empty when connected
   std::chrono::nanoseconds away{0};  ///< time without a connection, up to this change
 };
@@ -137,13 +137,17 @@ struct CollectiveCount {
 /// process. Thread-safe.
 class Client : public std::enable_shared_from_this<Client> {
  public:
-  /// Opens a session. `url` is c10dd://host:port/job. Blocks up to ClientOptions::timeout. Throws
-  /// InvalidArgument for an invalid URL or option, TimedOut if no daemon replies in time, and Error
-  /// with the daemon's reason if the daemon refuses.
+  /// Opens a session. `url` is c10dd://host:port/job. If several daemons share an engine, the URL
+  /// names up to 16 of them: c10dd://a:29500,b:29500/job. The client begins at a random one,
+  /// follows it to the daemon that owns the job, and learns the addresses of the others. It leaves
+  /// a daemon that does not reply for 1 s, if it knows another one. Blocks up to
+  /// ClientOptions::timeout. Throws InvalidArgument for an invalid URL or option, TimedOut if no
+  /// daemon replies in time, and Error with the daemon's reason if the daemon refuses.
   static std::shared_ptr<Client> connect(const std::string& url, ClientOptions options = {});
 
   /// Connects as the environment says:
-  ///   URL                  C10DD_URL, or C10DD_ADDR and C10DD_JOB
+  ///   URL                  C10DD_URL, or C10DD_ADDR (host:port, or several with commas between)
+  ///                        and C10DD_JOB
   ///   run name             C10DD_RUN
   ///   rank and world size  C10DD_RANK and C10DD_WORLD_SIZE, RANK and WORLD_SIZE, or the variables
   ///                        of Slurm, MPI or Kubernetes (client/internal/launch_environment.h)
@@ -221,8 +225,10 @@ class Client : public std::enable_shared_from_this<Client> {
   std::uint32_t world_size() const;
   /// Returns the host name that was reported to the daemon.
   const std::string& host() const;
-  /// Returns the address in the URL, host:port.
-  const std::string& address() const;
+  /// Returns the address of the daemon that has this client's session, host:port; while the client
+  /// has no session, the address that it tries next. In a forked process, the first address of the
+  /// URL.
+  std::string address() const;
   ClientStats stats() const;
 
  private:

@@ -23,12 +23,12 @@ void write_line(const std::string& text) {
 
 }  // namespace
 
-Connection::Announce announcer(std::string daemon, const Environment& environment,
+Connection::Announce announcer(const Environment& environment,
                                std::function<void(const ConnectionChange&)> on_connection) {
   const char* const log = environment(kVariable);
   const bool print = log == nullptr || std::string_view(log) != "off";
-  return [daemon = std::move(daemon), print, notify = std::move(on_connection)](
-             const Announcement& announced, const std::string& absence) {
+  return [print, notify = std::move(on_connection)](
+             const Announcement& announced, const std::string& daemon, const std::string& absence) {
     if (print && announced.to_people && announced.connected) {
       write_line(format("connected to the daemon at {} after {}", daemon, human(announced.away)));
     } else if (print && announced.to_people) {

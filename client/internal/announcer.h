@@ -11,9 +11,9 @@
 
 namespace c10dd::client {
 
-/// Returns the function that a Connection calls to announce its changes. `daemon` is host:port. The
-/// function writes nothing to stderr if the environment has C10DD_LOG=off.
-Connection::Announce announcer(std::string daemon, const Environment& environment,
+/// Returns the function that a Connection calls to announce its changes. The function
+/// writes nothing to stderr if the environment has C10DD_LOG=off.
+Connection::Announce announcer(const Environment& environment,
                                std::function<void(const ConnectionChange&)> on_connection);
 
 }  // namespace c10dd::client

@@ -200,10 +200,11 @@ void Connection::State::announce_if_due(Lock& lock, TimePoint now) {
   if (closing || (over && !announcements.connected())) return;
   const auto due = announcements.next(core.open(), now);
   if (!due || !announce) return;
+  const std::string daemon = core.address();
   std::string absence;
   if (!core.open()) absence = over ? core.over()->detail : core.absence(now);
   lock.unlock();
-  announce(*due, absence);
+  announce(*due, daemon, absence);
   lock.lock();
 }
 

@@ -34,9 +34,11 @@ class Connection {
   /// requests. The function must not call the connection.
   using Periodic = std::function<std::optional<Request>(bool again)>;
 
-  /// A function that the connection calls on its thread to make an announcement. `absence` is a
-  /// text that says why there is no session. The function must not call the connection.
-  using Announce = std::function<void(const Announcement&, const std::string& absence)>;
+  /// A function that the connection calls on its thread to make an announcement. `daemon` is
+  /// Core::address(). `absence` is a text that says why there is no session. The function must not
+  /// call the connection.
+  using Announce = std::function<void(const Announcement&, const std::string& daemon,
+                                      const std::string& absence)>;
 
   Connection(CoreOptions options, Periodic each_second, Announce announce = {});
   ~Connection();
@@ -69,6 +71,7 @@ class Connection {
   void close(std::vector<Request> last_calls, Duration patience);
 
   bool open() const;
+  /// Core::address(). Empty in a forked process.
   std::string address() const;
   CoreStats stats() const;
 

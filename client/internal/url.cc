@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/internal/url.h"
 
+#include <algorithm>
+
 #include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -14,27 +16,55 @@ constexpr std::string_view kScheme = "c10dd://";
 constexpr std::size_t kQuotedBytes = 120;
 
 Failure bad_url(std::string_view text, const std::string& what) {
-  return failure(Code::invalid_argument, "invalid URL \"{}\": {}; expected c10dd://host:port/job",
+  return failure(Code::invalid_argument,
+                 "invalid URL \"{}\": {}; expected c10dd://host:port/job, with "
+                 "commas between the addresses of several daemons",
                  printable(text, kQuotedBytes), what);
 }
 
-Result<void> parse_authority(std::string_view text, std::string_view authority, Url& url) {
-  const Result<AddressParts> parts = split_address(authority);
+/// Parses one address of the URL `text`.
+Result<HostPort> parse_daemon(std::string_view text, std::string_view address) {
+  const Result<AddressParts> parts = split_address(address);
   if (!parts) return bad_url(text, parts.error().detail);
-  url.host = parts->host;
-  if (url.host.find_first_of("@?#[] ") != std::string::npos ||
-      printable(url.host, url.host.size()) != url.host) {
+  HostPort daemon{std::string(parts->host)};
+  if (daemon.host.find_first_of("@?#[] ") != std::string::npos ||
+      printable(daemon.host, daemon.host.size()) != daemon.host) {
     return bad_url(text, format("the host \"{}\" has a character that is not valid in a host name",
-                                printable(url.host, kQuotedBytes)));
+                                printable(daemon.host, kQuotedBytes)));
   }
-  if (!parts->port) return {};
+  if (!parts->port) return daemon;
   const auto number = parse_number<std::uint16_t>(*parts->port);
   if (!number || *number == 0) {
     return bad_url(text, format("the port \"{}\" is not an integer from 1 to 65535",
                                 printable(*parts->port, kQuotedBytes)));
   }
-  url.port = *number;
-  return {};
+  daemon.port = *number;
+  return daemon;
+}
+
+Result<std::vector<HostPort>> parse_daemons(std::string_view text, std::string_view authority) {
+  const auto count = static_cast<std::size_t>(std::ranges::count(authority, ',')) + 1;
+  if (count > kDaemonsInUrl) {
+    return bad_url(text, format("{} addresses, limit {}; leave some out, because a client learns "
+                                "the addresses of all daemons from the first that it finds",
+                                count, kDaemonsInUrl));
+  }
+  std::vector<HostPort> daemons;
+  for (std::size_t at = 0; at <= authority.size();) {
+    const std::size_t comma = std::min(authority.find(',', at), authority.size());
+    const std::string_view address = authority.substr(at, comma - at);
+    at = comma + 1;
+    if (address.empty() && count > 1) {
+      return bad_url(text, "an address is empty: a comma has nothing before or after it");
+    }
+    Result<HostPort> daemon = parse_daemon(text, address);
+    if (!daemon) return daemon.error();
+    if (std::ranges::find(daemons, *daemon) != daemons.end()) {
+      return bad_url(text, format("the address {} is in it twice; name it once", daemon->text()));
+    }
+    daemons.push_back(std::move(*daemon));
+  }
+  return daemons;
 }
 
 /// Returns the URL from the environment. `job` is the job's name from C10DD_JOB or the launcher; it
@@ -69,16 +99,24 @@ Result<std::string> read_url(const Environment& environment, const std::string& 
 
 }  // namespace
 
-std::string Url::address() const { return address_text(host, port); }
+std::string HostPort::text() const { return address_text(host, port); }
+
+std::string Url::addresses() const {
+  std::string list;
+  for (const HostPort& daemon : daemons) list += (list.empty() ? "" : ",") + daemon.text();
+  return list;
+}
+
+std::string Url::text() const { return std::string(kScheme) + addresses() + "/" + job; }
 
 Result<Url> parse_url(std::string_view text) {
   if (!text.starts_with(kScheme)) return bad_url(text, "the scheme is not c10dd://");
   const std::string_view rest = text.substr(kScheme.size());
   const std::size_t slash = rest.find('/');
   Url url;
-  if (Result<void> good = parse_authority(text, rest.substr(0, slash), url); !good) {
-    return good.error();
-  }
+  Result<std::vector<HostPort>> daemons = parse_daemons(text, rest.substr(0, slash));
+  if (!daemons) return daemons.error();
+  url.daemons = std::move(*daemons);
   if (slash == std::string_view::npos || slash + 1 == rest.size()) {
     return bad_url(text, "the job is missing");
   }

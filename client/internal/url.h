@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the URL c10dd://host:port/job, and finds it in the environment. Pure. Errors name the part
-// or the variable that is invalid.
+// Parses the URL c10dd://host:port/job, or c10dd://a:1,b:2/job with the addresses of several
+// daemons, and finds it in the environment. Pure. Errors name the part or the variable that is
+// invalid.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "client/client.h"
 #include "client/internal/launch_environment.h"
@@ -15,16 +17,29 @@ namespace c10dd::client {
 
 inline constexpr std::uint16_t kDefaultPort = 29500;
 
-struct Url {
+inline constexpr std::size_t kDaemonsInUrl = 16;
+
+/// The address of one daemon.
+struct HostPort {
   std::string host;  ///< without the brackets of IPv6
   std::uint16_t port = kDefaultPort;
-  std::string job;
 
   /// Returns host:port, with brackets around an IPv6 host.
-  std::string address() const;
+  std::string text() const;
+  bool operator==(const HostPort&) const = default;
 };
 
-/// Parses a URL. A URL without a port gets kDefaultPort. Fails with invalid_argument.
+struct Url {
+  std::vector<HostPort> daemons;  ///< 1 to kDaemonsInUrl, all different
+  std::string job;
+
+  /// Returns the addresses as in a URL, with commas between them.
+  std::string addresses() const;
+  /// Returns c10dd://addresses/job.
+  std::string text() const;
+};
+
+/// Parses a URL. An address without a port gets kDefaultPort. Fails with invalid_argument.
 Result<Url> parse_url(std::string_view text);
 
 /// The arguments of Client::connect().

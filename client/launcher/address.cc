@@ -26,11 +26,12 @@ std::string host_name() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
-std::string address_towards(const client::Url& daemon, bool alone) {
-  const std::string address =
-      client::local_address_towards(daemon.host, std::to_string(daemon.port));
-  if (address.empty() || (!alone && is_loopback(address))) return alone ? "127.0.0.1" : host_name();
-  return address;
+std::string address_towards(const client::Url& url, bool alone) {
+  for (const client::HostPort& daemon : url.daemons) {
+    std::string address = client::local_address_towards(daemon.host, std::to_string(daemon.port));
+    if (!address.empty() && (alone || !is_loopback(address))) return address;
+  }
+  return alone ? "127.0.0.1" : host_name();
 }
 
 std::string free_port() {

@@ -104,8 +104,7 @@ int Agent::go() {
   if (options_.standalone) {
     daemon_ =
         std::make_unique<Standalone>(loop_, warden_, home_.inherited, home_.scratch + "/c10dd.log");
-    options_.daemon.host = "127.0.0.1";
-    options_.daemon.port = daemon_->port();
+    options_.daemon.daemons = {{"127.0.0.1", daemon_->port()}};
   }
   connect();
   rendezvous();
@@ -120,8 +119,8 @@ void Agent::connect() {
   ClientOptions own;
   own.run = options_.run;
   own.timeout = options_.connect_timeout;
-  const std::string address = options_.daemon.address();
-  const std::string url = "c10dd://" + address + "/" + options_.daemon.job;
+  const std::string address = options_.daemon.addresses();
+  const std::string url = options_.daemon.text();
   try {
     client_ = call([url, own] { return Client::connect(url, own); });
   } catch (const TimedOut& late) {
@@ -131,7 +130,9 @@ void Agent::connect() {
                        address, late.what()));
   } catch (const Error& error) {
     throw Fatal(exit_code::kUnreachable,
-                format("the daemon at {} refused the connection: {}", address, error.what()));
+                format("{} {} refused the connection: {}",
+                       options_.daemon.daemons.size() > 1 ? "a daemon of" : "the daemon at",
+                       address, error.what()));
   }
 }
 
@@ -152,7 +153,7 @@ void Agent::rendezvous() {
     const bool range = options_.min_nodes < options_.max_nodes;
     note(format("job {}: waiting for {}{} at {}", options_.daemon.job,
                 range ? std::to_string(options_.min_nodes) + " to " : "",
-                plural(options_.max_nodes, "node"), options_.daemon.address()));
+                plural(options_.max_nodes, "node"), options_.daemon.addresses()));
   }
   const auto patience = std::make_shared<boost::asio::steady_timer>(loop_, kJoinNoteDelay);
   patience->async_wait([this, patience](const boost::system::error_code& cancelled) {

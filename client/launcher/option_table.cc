@@ -45,10 +45,10 @@ const std::vector<Option>& all_options() {
        "does not count",
        &Words::max_restarts},
       {{"--daemon", "--rdzv-endpoint"},
-       "HOST:PORT",
-       "address of the c10dd daemon that connects the nodes, or\n"
-       "c10dd://HOST:PORT/JOB; default C10DD_URL, C10DD_ADDR, else\n"
-       "127.0.0.1:29500",
+       "HOST:PORT[,HOST:PORT...]",
+       "address of the c10dd daemon that connects the nodes, or addresses\n"
+       "of several daemons of one engine, or c10dd://HOST:PORT/JOB;\n"
+       "default C10DD_URL, C10DD_ADDR, else 127.0.0.1:29500",
        &Words::daemon},
       {{"--standalone"}, "", "run on one node, with its own daemon", &Words::standalone},
       {{"--job", "--rdzv-id"},

@@ -118,8 +118,10 @@ void find_daemon(const Words& words, const client::Environment& environment,
     text = "127.0.0.1:" + std::to_string(client::kDefaultPort);
   }
   if (!text.starts_with(kScheme) && text.find("://") != std::string::npos) {
-    refuse(format("{} is {}: write HOST:PORT or c10dd://HOST:PORT/JOB, for example head:29500",
-                  from, in_quotes(text)));
+    refuse(
+        format("{} is {}: write HOST:PORT or c10dd://HOST:PORT/JOB, for example head:29500, or "
+               "for several daemons a:29500,b:29500",
+               from, in_quotes(text)));
   }
   if (!text.starts_with(kScheme)) text = std::string(kScheme) + text;
   const bool has_job = text.find('/', kScheme.size()) + 1 < text.size() &&
@@ -135,7 +137,7 @@ void find_daemon(const Words& words, const client::Environment& environment,
       refuse(format("--job is {}, but --daemon {} names the job {}; name the job only once",
                     in_quotes(words.job), in_quotes(text), in_quotes(url->job)));
     }
-    url = client::parse_url(std::string(kScheme) + url->address() + "/" + words.job);
+    url = client::parse_url(std::string(kScheme) + url->addresses() + "/" + words.job);
     if (!url) refuse("--job: " + url.error().detail);
   }
   o.daemon = std::move(*url);

@@ -89,7 +89,7 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
       {"TORCHELASTIC_RUN_ID", options.daemon.job},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
       {"TORCHELASTIC_ERROR_FILE", error_file},
-      {"C10DD_URL", "c10dd://" + options.daemon.address() + "/" + options.daemon.job},
+      {"C10DD_URL", options.daemon.text()},
       {"C10DD_JOB", options.daemon.job},
       {"C10DD_RUN", worker_run(options.run, plan)},
       {"C10DD_RANK", rank},

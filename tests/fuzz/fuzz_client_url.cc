@@ -16,10 +16,11 @@ void check(std::string_view text) {
     C10DD_ASSERT(!url.error().detail.empty());
     return;
   }
-  C10DD_ASSERT(!url->host.empty() && !url->job.empty() && url->port != 0);
-  const auto again = c10dd::client::parse_url("c10dd://" + url->address() + "/" + url->job);
-  C10DD_ASSERT(again && again->host == url->host && again->port == url->port &&
-               again->job == url->job);
+  C10DD_ASSERT(!url->daemons.empty() && url->daemons.size() <= c10dd::client::kDaemonsInUrl);
+  for (const auto& daemon : url->daemons) C10DD_ASSERT(!daemon.host.empty() && daemon.port != 0);
+  C10DD_ASSERT(!url->job.empty());
+  const auto again = c10dd::client::parse_url(url->text());
+  C10DD_ASSERT(again && again->daemons == url->daemons && again->job == url->job);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace c10dd::client {
 namespace {
@@ -13,22 +14,49 @@ namespace {
 TEST(ClientUrl, HasHostPortAndJob) {
   const Result<Url> url = parse_url("c10dd://node7.cluster:1234/digits");
   ASSERT_TRUE(url.has_value());
-  EXPECT_EQ(url->host, "node7.cluster");
-  EXPECT_EQ(url->port, 1234);
+  ASSERT_EQ(url->daemons.size(), 1u);
+  EXPECT_EQ(url->daemons[0].host, "node7.cluster");
+  EXPECT_EQ(url->daemons[0].port, 1234);
   EXPECT_EQ(url->job, "digits");
-  EXPECT_EQ(url->address(), "node7.cluster:1234");
+  EXPECT_EQ(url->addresses(), "node7.cluster:1234");
+  EXPECT_EQ(url->text(), "c10dd://node7.cluster:1234/digits");
 }
 
 TEST(ClientUrl, HasTheDefaultPort) {
-  EXPECT_EQ(parse_url("c10dd://localhost/j")->address(), "localhost:29500");
-  EXPECT_EQ(parse_url("c10dd://[::1]/j")->address(), "[::1]:29500");
+  EXPECT_EQ(parse_url("c10dd://localhost/j")->addresses(), "localhost:29500");
+  EXPECT_EQ(parse_url("c10dd://[::1]/j")->addresses(), "[::1]:29500");
 }
 
 TEST(ClientUrl, HasBracketsAroundIpv6) {
   const Result<Url> url = parse_url("c10dd://[fe80::1%eth0]:29501/j");
   ASSERT_TRUE(url.has_value());
-  EXPECT_EQ(url->host, "fe80::1%eth0");
-  EXPECT_EQ(url->address(), "[fe80::1%eth0]:29501");
+  EXPECT_EQ(url->daemons.at(0).host, "fe80::1%eth0");
+  EXPECT_EQ(url->addresses(), "[fe80::1%eth0]:29501");
+}
+
+TEST(ClientUrl, HasTheAddressesOfSeveralDaemons) {
+  const Result<Url> url = parse_url("c10dd://a:1,b,[::1]:3/j");
+  ASSERT_TRUE(url.has_value()) << url.error().detail;
+  EXPECT_EQ(url->daemons, (std::vector<HostPort>{{"a", 1}, {"b", 29500}, {"::1", 3}}));
+  EXPECT_EQ(url->job, "j");
+  EXPECT_EQ(url->addresses(), "a:1,b:29500,[::1]:3");
+  EXPECT_EQ(url->text(), "c10dd://a:1,b:29500,[::1]:3/j");
+}
+
+std::string url_of(std::size_t daemons) {
+  std::string list;
+  for (std::size_t i = 0; i < daemons; ++i) list += (i == 0 ? "h" : ",h") + std::to_string(i);
+  return "c10dd://" + list + "/j";
+}
+
+TEST(ClientUrl, HasAtMost16Addresses) {
+  const Result<Url> most = parse_url(url_of(16));
+  ASSERT_TRUE(most.has_value()) << most.error().detail;
+  EXPECT_EQ(most->daemons.size(), 16u);
+  const Result<Url> more = parse_url(url_of(17));
+  ASSERT_FALSE(more.has_value());
+  EXPECT_NE(more.error().detail.find("17 addresses, limit 16; leave some out"), std::string::npos)
+      << more.error().detail;
 }
 
 struct BadUrl {
@@ -64,6 +92,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadUrl{"BareIpv6", "c10dd://::1/j", "brackets"},
         BadUrl{"OpenBracket", "c10dd://[::1/j", "closing bracket"},
         BadUrl{"AfterBracket", "c10dd://[::1]x/j", "followed by something other than a port"},
+        BadUrl{"EmptyAddress", "c10dd://a:1,,b:2/j", "an address is empty"},
+        BadUrl{"FirstEmpty", "c10dd://,b:2/j", "an address is empty"},
+        BadUrl{"LastEmpty", "c10dd://a:1,/j", "an address is empty"},
+        BadUrl{"SameAddress", "c10dd://a:1,b:2,a:1/j", "the address a:1 is in it twice"},
+        BadUrl{"SameByDefaultPort", "c10dd://a,a:29500/j", "the address a:29500 is in it twice"},
+        BadUrl{"SecondPort", "c10dd://a:1,b:x/j", "port \"x\""},
+        BadUrl{"SpaceAfterComma", "c10dd://a:1, b:2/j", "character that is not valid in a host"},
         BadUrl{"User", "c10dd://me@h/j", "character that is not valid in a host"},
         BadUrl{"BracketInHost", "c10dd://[[]/j", "character that is not valid in a host"},
         BadUrl{"LateBracket", "c10dd://h]:1/j", "character that is not valid in a host"},
@@ -107,6 +142,17 @@ TEST_F(ClientEnvironment, TakesAddressAndJobInsteadOfAUrl) {
   EXPECT_EQ(launch->url, "c10dd://h:5/j");
   EXPECT_EQ(launch->options.rank, -1);
   EXPECT_EQ(launch->options.world_size, -1);
+}
+
+TEST_F(ClientEnvironment, NamesSeveralDaemonsInBothForms) {
+  variables_ = {{"C10DD_URL", "c10dd://a:1,b:2/j"}};
+  ASSERT_TRUE(read().has_value());
+  EXPECT_EQ(read()->url, "c10dd://a:1,b:2/j");
+  variables_ = {{"C10DD_ADDR", "a:1,b:2"}, {"C10DD_JOB", "j"}};
+  ASSERT_TRUE(read().has_value());
+  EXPECT_EQ(read()->url, "c10dd://a:1,b:2/j");
+  variables_["C10DD_ADDR"] = "a:1,a:1";
+  expect_error("C10DD_ADDR and C10DD_JOB: invalid URL");
 }
 
 TEST_F(ClientEnvironment, PrefersOurVariablesToTheLaunchers) {

@@ -27,7 +27,7 @@ TEST(LauncherOptions, HaveDefaults) {
   EXPECT_EQ(o.max_nodes, 1u);
   EXPECT_EQ(o.max_restarts, 3u);
   EXPECT_EQ(o.node_rank, -1);
-  EXPECT_EQ(o.daemon.address(), "127.0.0.1:29500");
+  EXPECT_EQ(o.daemon.addresses(), "127.0.0.1:29500");
   EXPECT_TRUE(o.daemon.job.starts_with("c10drun-")) << o.daemon.job;
   EXPECT_EQ(o.grace, 15s);
   EXPECT_EQ(o.last_call, 30s);
@@ -67,7 +67,7 @@ TEST(LauncherOptions, AreTaken) {
   EXPECT_EQ(o.min_nodes, 2u);
   EXPECT_EQ(o.max_nodes, 4u);
   EXPECT_EQ(o.max_restarts, 0u);
-  EXPECT_EQ(o.daemon.address(), "h:5");
+  EXPECT_EQ(o.daemon.addresses(), "h:5");
   EXPECT_EQ(o.daemon.job, "j");
   EXPECT_EQ(o.run, "r");
   EXPECT_EQ(o.log_dir, "/l");
@@ -170,7 +170,7 @@ TEST(LauncherOptions, FlagsOfTorchrunMeanWhatTheyMeanThere) {
                            "--shutdown-timeout=7", "--role", "trainer", "--nproc_per_node", "4",
                            "--local_ranks_filter=0,2", "--tee", "3", "-r0", "--monitor-interval=5",
                            "train.py", "--tee", "x"});
-  EXPECT_EQ(o.daemon.address(), "head:29401");
+  EXPECT_EQ(o.daemon.addresses(), "head:29401");
   EXPECT_EQ(o.daemon.job, "j");
   EXPECT_EQ(o.grace, 7s);
   EXPECT_EQ(o.role, "trainer");
@@ -218,13 +218,23 @@ TEST(LauncherOptions, GivenTwiceTheLastCounts) {
 
 TEST(LauncherOptions, FindDaemonJobAndRun) {
   const Variables url = {{"C10DD_URL", "c10dd://h:1/a"}};
-  EXPECT_EQ(parse({"true"}, url).daemon.address(), "h:1");
+  EXPECT_EQ(parse({"true"}, url).daemon.addresses(), "h:1");
   EXPECT_EQ(parse({"true"}, url).daemon.job, "a");
   EXPECT_EQ(parse({"--job", "b", "true"}, url).daemon.job, "b");
-  EXPECT_EQ(parse({"--daemon", "g:2", "--job", "b", "true"}, url).daemon.address(), "g:2");
+  EXPECT_EQ(parse({"--daemon", "g:2", "--job", "b", "true"}, url).daemon.addresses(), "g:2");
   EXPECT_EQ(parse({"--daemon", "c10dd://g:2/c", "true"}, url).daemon.job, "c");
   EXPECT_EQ(parse({"true"}, {{"C10DD_ADDR", "h:3"}, {"C10DD_JOB", "d"}}).daemon.job, "d");
-  EXPECT_EQ(parse({"--daemon", "[::1]:7", "--job", "j", "true"}).daemon.address(), "[::1]:7");
+  EXPECT_EQ(parse({"--daemon", "[::1]:7", "--job", "j", "true"}).daemon.addresses(), "[::1]:7");
+  EXPECT_EQ(parse({"--daemon", "a:1,b:2", "--job", "j", "true"}).daemon.text(),
+            "c10dd://a:1,b:2/j");
+  EXPECT_EQ(parse({"--daemon", "c10dd://a,[::1]:7/j", "true"}).daemon.addresses(),
+            "a:29500,[::1]:7");
+  EXPECT_EQ(parse({"--job", "b", "true"}, {{"C10DD_URL", "c10dd://a:1,b:2/j"}}).daemon.text(),
+            "c10dd://a:1,b:2/b");
+  EXPECT_EQ(parse({"true"}, {{"C10DD_ADDR", "a:1,b:2"}, {"C10DD_JOB", "d"}}).daemon.text(),
+            "c10dd://a:1,b:2/d");
+  EXPECT_EQ(parse({"--rdzv-endpoint=a:1,b:2", "--rdzv-id=j", "true"}).daemon.text(),
+            "c10dd://a:1,b:2/j");
   const Variables slurm = {{"SLURM_JOB_ID", "7"}, {"SLURM_RESTART_COUNT", "2"}};
   EXPECT_EQ(parse({"--nnodes", "2", "true"}, slurm).daemon.job, "slurm-7");
   EXPECT_EQ(parse({"--nnodes", "2", "true"}, slurm).run, "requeue-2");
@@ -274,6 +284,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadOptions{"AnotherScheme",
                    {"--daemon", "http://127.0.0.1:1", "true"},
                    {"--daemon is \"http://127.0.0.1:1\"", "write HOST:PORT"}},
+        BadOptions{"EmptyAddress",
+                   {"--daemon", "a:1,,b:2", "--job", "j", "true"},
+                   {"--daemon: invalid URL", "an address is empty"}},
+        BadOptions{"SameAddress",
+                   {"--daemon", "a:1,a:1", "--job", "j", "true"},
+                   {"--daemon: invalid URL", "the address a:1 is in it twice"}},
         BadOptions{"NodeRankOfARange",
                    {"--nnodes", "1:2", "--node-rank", "0", "--job", "j", "true"},
                    {"fixed number of nodes", "1:2"}},

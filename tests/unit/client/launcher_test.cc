@@ -154,6 +154,10 @@ TEST(LauncherPlan, GivesWorkersTheWholeEnvironment) {
                            "C10DD_GENERATION=7"}) {
     EXPECT_TRUE(all.contains(pair)) << pair;
   }
+  options.daemon.daemons.push_back({"i", 6});
+  const auto several = worker_environment({}, options, plan, 0, "/e");
+  EXPECT_EQ(std::count(several.begin(), several.end(), "C10DD_URL=c10dd://h:5,i:6/j"), 1)
+      << "a worker knows all daemons that the launcher knows";
   const auto kept = worker_environment({{"OMP_NUM_THREADS", "8"}}, options, plan, 0, "/e");
   EXPECT_EQ(std::count(kept.begin(), kept.end(), "OMP_NUM_THREADS=8"), 1);
 }
