@@ -28,16 +28,16 @@ struct Welcome {
   std::string daemon;        ///< the daemon's version, for people
   Duration expiry{0};        ///< a session without a connection ends after this time
   Revision opened = 0;       ///< the job's revision when the session was opened
-  /// After the last reply to a heartbeat, no daemon declares this session's members lost for this
-  /// time, because a daemon that takes over the job waits for them. The client counts the replies
-  /// `unavailable` and refused connections as signs of life only for this time. 0: for ever,
-  /// because only this daemon can serve the job.
-  Duration vouched{0};
+  /// After the last heartbeat that had a reply, no daemon declares a member of this session lost
+  /// for this time and the member's ttl: a daemon that takes the job over waits for it. The client
+  /// counts the replies `unavailable` and refused connections as signs of life only for this time.
+  /// 0: for ever, because only this daemon can serve the job.
+  Duration takeover_grace{0};
   std::vector<std::string> daemons;  ///< addresses of all daemons that share the engine
 };
 BOOST_DESCRIBE_STRUCT(Welcome, (),
                       (version, features, job, heartbeat_interval, session_ttl, window, daemon,
-                       expiry, opened, vouched, daemons))
+                       expiry, opened, takeover_grace, daemons))
 
 struct Written {
   Revision revision = 0;  ///< of the change

@@ -291,7 +291,7 @@ void Core::on_hello_reply(Reply reply, TimePoint now) {
   window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
   next_heartbeat_ = now + heartbeat_interval_;
   last_confirmed_ = replied_to_ = hello_sent_at_;
-  vouched_ = std::clamp<Duration>(welcome.vouched, Duration(-1), kTtlMax);
+  takeover_grace_ = std::clamp<Duration>(welcome.takeover_grace, Duration(-1), kTtlMax);
   welcomed_at_ = address();
   addresses_.welcome(welcome.daemons);
 }

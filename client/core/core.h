@@ -105,10 +105,10 @@ class Core {
   /// Returns the time from which the owner must count the ttl of this client. The daemon counts the
   /// ttl from the same time or from a later one. The newest of these events sets the time: a
   /// heartbeat or hello was sent that now has a reply; a connection was refused; the daemon replied
-  /// that it is unavailable. If only one daemon can serve the job (Welcome::vouched is 0), the last
-  /// two events count at the address where the client had its last session. Otherwise they count at
-  /// any address, until Welcome::vouched after the last heartbeat or hello was sent that has a
-  /// reply.
+  /// that it is unavailable. If only one daemon can serve the job (Welcome::takeover_grace is 0),
+  /// the last two events count at the address where the client had its last session. Otherwise they
+  /// count at any address, until Welcome::takeover_grace after the last heartbeat or hello was sent
+  /// that has a reply.
   TimePoint last_confirmed() const { return last_confirmed_; }
   /// Returns the smallest limit that was passed to send_heartbeats().
   Duration heartbeat_limit() const { return heartbeat_limit_; }
@@ -190,9 +190,9 @@ class Core {
   bool request_sent_ = false;  // sent after the last reply and the last due heartbeat
   bool skipped_ = false;       // the last due heartbeat was not sent
   TimePoint last_confirmed_;
-  TimePoint replied_to_;     // send time of the newest heartbeat or hello that has a reply
-  Duration vouched_{0};      // from the welcome
-  std::string welcomed_at_;  // the address of the last session; empty if there was none
+  TimePoint replied_to_;        // send time of the newest heartbeat or hello that has a reply
+  Duration takeover_grace_{0};  // from the welcome
+  std::string welcomed_at_;     // the address of the last session; empty if there was none
   std::optional<TimePoint> heartbeat_sent_;  // send time of the oldest heartbeat without a reply
   std::optional<TimePoint> unheard_since_;   // time from which the daemon's silence is measured
 

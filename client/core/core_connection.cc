@@ -132,11 +132,11 @@ void Core::served() {
 
 /// Counts a refused connection or the reply `unavailable` as a sign of life, if it is one.
 void Core::refused_or_unavailable(TimePoint now) {
-  const bool only_here = vouched_ == Duration::zero();
+  const bool only_here = takeover_grace_ == Duration::zero();
   // If only the daemon at this address can serve the job, no daemon serves it now, so none can
   // declare this client lost. When the daemon can serve again, it gives each client a full ttl.
-  const bool counts =
-      only_here ? welcomed_at_.empty() || welcomed_at_ == address() : now <= replied_to_ + vouched_;
+  const bool counts = only_here ? welcomed_at_.empty() || welcomed_at_ == address()
+                                : now <= replied_to_ + takeover_grace_;
   if (counts) last_confirmed_ = now;
 }
 

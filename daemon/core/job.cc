@@ -49,7 +49,7 @@ Job::Job(JobNumber number, Stamp start, const Quotas& quotas, std::vector<EpochS
       history_(start.revision, quotas),
       queues_(quotas),
       sessions_(quotas),
-      groups_(quotas.restart_grace),
+      groups_(quotas.takeover_grace),
       waits_(quotas, {keys_, queues_, history_, sessions_, barriers_, groups_}),
       session_ops_(number, start, std::move(starts),
                    {.sessions = sessions_,

@@ -59,6 +59,10 @@ enum class Planted {
   plain_rows_stored,        ///< fault: rows of a run that lives in memory go to the engine
   ack_before_sync,          ///< fault: replies are sent before the engine has synced
   reads_not_gated,          ///< fault: reads show changes that are not durable
+  deposed_goes_on,          ///< fault: a daemon goes on serving a job that another one owns
+  entry_ignored,            ///< fault: a run is claimed although the directory no longer has it
+  takeover_at_once,         ///< fault: a job is taken over before its owner was silent for a lease
+  short_takeover,           ///< fault: after a takeover, members have the time of a restart
   lease_ignored,            ///< fault: a daemon whose lease is over goes on answering
   confirmation_skipped,     ///< fault: a shared engine is not asked which daemon owns the job
   resume_forgotten,         ///< fault: Job::resume() is not called after a restore

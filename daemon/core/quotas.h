@@ -20,8 +20,10 @@ struct Quotas {
   std::size_t history_changes = limits::kHistoryChanges;
   std::size_t history_bytes = limits::kHistoryBytes;
   Duration session_expiry = limits::kSessionExpiry;  ///< for sessions that do not ask for an expiry
-  /// After a load, members and sessions have this time to come back.
-  Duration restart_grace = limits::kRestartGrace;
+  /// If another daemon may have served the job before: after a load, members have this time and
+  /// their ttl to come back, because they may take each sign of life from any daemon for one of the
+  /// owner for so long. 0: they have limits::kRestartGrace.
+  Duration takeover_grace{0};
 };
 
 }  // namespace c10dd::core

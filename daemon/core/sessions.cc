@@ -143,7 +143,9 @@ Presence Sessions::presence(const SessionId& id, TimePoint now) const {
 TimePoint Sessions::gone_at(const Session& session) const {
   if (planted(Planted::away_is_gone)) return session.last_seen;
   const bool soon = session.seen || planted(Planted::early_after_restart);
-  return session.last_seen + (soon ? Duration(limits::kAbsence) : quotas_.restart_grace);
+  return session.last_seen +
+         (soon ? Duration(limits::kAbsence)
+               : std::max<Duration>(limits::kRestartGrace, quotas_.takeover_grace));
 }
 
 void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revision revision,

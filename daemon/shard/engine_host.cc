@@ -92,7 +92,7 @@ Result<void> EngineHost::join_fleet(std::vector<std::string> addresses) {
   fleet_ = std::make_unique<FleetHost>(
       loop_, options_, std::move(addresses), directory_,
       FleetHost::Engine{
-          [this] { return directory_.is_open(); }, [this] { return commit_age(); },
+          [this] { return commit_age(); },
           [this] { return std::string(engine_.commit ? engine_.commit->engine().server() : ""); },
           [this](const std::string& why) { report_lost(engine_.state.generation, why); },
           [this] { return engine_.state.witness.value; }});

@@ -416,6 +416,17 @@ class BadInput(Case):
                      "c10dd --listen HOST:PORT", "--standalone",
                      arguments=["--daemon", "127.0.0.1:1", "--connect-timeout", "500ms", "true"])
 
+    def test_one_of_several_daemons_is_enough(self):
+        host, port = self.daemon.address
+        addresses = f"127.0.0.1:1,{host}:{port}"
+        run = self.launch("echo url $C10DD_URL", "--daemon", addresses)
+        self.assertEqual(0, run.wait(), run.said())
+        self.assertIn(f"url c10dd://{addresses}/{self.job}", run.printed())
+        self.refused(69, "no daemon at 127.0.0.1:1,127.0.0.1:2: no session within 0.5 s",
+                     "the daemons at 127.0.0.1:1, 127.0.0.1:2 have not been reachable",
+                     arguments=["--daemon", "127.0.0.1:1,127.0.0.1:2", "--connect-timeout", "500ms",
+                                "true"])
+
     def test_nodes_that_do_not_come_are_counted(self):
         run = self.launch("true", "--nnodes", "2", "--join-timeout", "500ms")
         self.assertEqual(75, run.wait(), run.said())

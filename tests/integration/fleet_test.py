@@ -97,7 +97,7 @@ class Ownership(Fleet):
         for daemon in self.fleet:
             self.assertNotIn("engine_lost", daemon.errors())
 
-    def test_a_welcome_lists_all_daemons_and_says_how_long_they_vouch(self):
+    def test_a_welcome_lists_all_daemons_and_says_how_long_a_takeover_waits(self):
         self.until_ok([self.fleet[0]], "A", lambda client: client.set("k", "v"))
         addresses = [("%s:%d" % daemon.address).encode() for daemon in self.fleet]
 

@@ -51,7 +51,7 @@ class LauncherCrew : public testing::Test {
   Crew& start(const std::string& script, std::uint32_t size = 1) {
     options_.log_dir = folder_.path() + "/logs";
     options_.command = {"sh", "-c", script};
-    options_.daemon = {"127.0.0.1", 1, "j"};
+    options_.daemon = {{{"127.0.0.1", 1}}, "j"};
     Plan plan;
     plan.generation = 1;
     plan.local_size = plan.world_size = size;

@@ -17,7 +17,8 @@ constexpr Duration kLimit = seconds(20);  // the time-out of calls that have non
 client::CoreOptions options_of(const Client::Identity& identity, const Swarm& swarm,
                                Random& random) {
   client::CoreOptions options;
-  options.addresses = {"daemon"};
+  options.addresses.clear();
+  for (unsigned i = 0; i < swarm.daemons; ++i) options.addresses.push_back(address_of(i));
   options.seed = random.next();
   options.hello.session = {random.next(), random.next()};
   options.hello.job = identity.job;
@@ -145,6 +146,7 @@ void Client::end_turn() {
   flush();
   note_names();
   settle();
+  records_.sessions[core_.session()].confirmed = world_time(core_.last_confirmed());
   dial();
   if (const auto deadline = core_.next_deadline()) wake_at_local(*deadline);
   if (calls_left_ > 0 && busy_calls() < swarm_.outstanding) wake_at_local(next_ask_);
@@ -216,18 +218,18 @@ void Client::dial() {
   if (!at || *at > local_now()) return;
   core_.dialling();
   const auto self = std::static_pointer_cast<Client>(shared_from_this());
-  const auto dialled = [this, self](const LinkRef& link) {
-    post([this, link] {
+  const auto dialled = [this, self](const LinkRef& link, bool refused) {
+    post([this, link, refused] {
       link_ = link;
       if (link) return core_.connected(local_now());
-      core_.closed("connection refused", local_now());
+      core_.closed("connection refused", local_now(), refused);
     });
     if (dead() && link) link->reset();
   };
   if (world_.now() < partitioned_until_) {
-    world_.after(kDialPatience, [dialled] { dialled(nullptr); });
+    world_.after(kDialPatience, [dialled] { dialled(nullptr, false); });
   } else {
-    network_.dial(std::weak_ptr<Endpoint>(self), dialled);
+    network_.dial(core_.address(), std::weak_ptr<Endpoint>(self), dialled);
   }
 }
 

@@ -17,13 +17,15 @@ constexpr Duration kLookAgain = std::chrono::milliseconds(10);
 }  // namespace
 
 Daemon::Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, DriftingClock clock,
-               std::uint64_t number)
+               std::uint64_t number, unsigned place)
     : world_(world),
       swarm_(swarm),
       disk_(disk),
       records_(records),
       number_(number),
-      growth_(kMuchRoom) {
+      place_(place),
+      growth_(kMuchRoom),
+      engine_(disk.engine_of(number)) {
   growth_.watch("the disk", kReserve, kMinimum);
   growth_.set_free(kMuchRoom);
   for (unsigned i = 0; i < swarm.shards; ++i) {
@@ -51,27 +53,25 @@ void Daemon::start() {
   for (auto& [id, facts] : records_.sessions) {
     if (!facts.attached() || records_.takeovers == 0) facts.is_here(world_.now(), false);
   }
+  if (swarm_.fleet()) join_fleet();
   const bool adopted = adopt();
   C10DD_ASSERT(adopted);
+  if (swarm_.fleet()) beat_later();
 }
 
 bool Daemon::adopt() {
   core::Directory::Limits limits;
   limits.run_grace = swarm_.run_grace;
-  auto read =
-      core::read_directory(disk_.engine(), limits, world_.random.next(), directory_->job_time());
+  auto read = core::read_directory(*engine_, limits, world_.random.next(), directory_->job_time());
   if (!read) {
     world_.violated("restore", "the directory of jobs cannot be read");
     return false;
   }
-  queue_ = std::make_shared<DiskQueue>(world_, disk_);
+  queue_ = std::make_shared<DiskQueue>(world_, disk_, engine_);
   intact_ = std::make_shared<bool>(true);
-  const Row witness = read->directory->witness();
-  const core::EngineState engine{++generation_,
-                                 read->directory->incarnation(),
-                                 swarm_.shared,
-                                 false,
-                                 {witness.key, witness.value}};
+  witness_ = read->directory->witness();
+  const core::EngineState engine{++generation_, read->directory->incarnation(), swarm_.shared,
+                                 false,         {witness_.key, witness_.value}, swarm_.fleet()};
   directory_->opened(std::move(read->directory), engine.generation);
   for (const auto& shard : shards_) {
     shard->dispatch([shard, engine, queue = queue_, intact = intact_] {
@@ -132,6 +132,7 @@ void Daemon::restore(const std::vector<core::Endpoint>& leased) {
 void Daemon::accept(const LinkRef& link) { world_.random.pick(shards_)->accept(link); }
 
 void Daemon::pause(Duration how_long) {
+  note_trouble(how_long);
   for (const auto& shard : shards_) shard->pause(how_long);
 }
 
@@ -141,6 +142,7 @@ void Daemon::resume() {
 
 void Daemon::die(bool power_lost) {
   if (std::exchange(dead_, true)) return;
+  note_trouble(std::chrono::hours(1'000));
   world_.note(power_lost ? "daemon.power_cut" : "daemon.kill", number_);
   if (queue_) queue_->die();
   for (const auto& shard : shards_) shard->die(power_lost);
@@ -213,6 +215,7 @@ void Daemon::report_lost(std::uint64_t generation, const std::string& why) {
 
 void Daemon::lose(const std::string& why) {
   world_.note("engine.lost", number_);
+  note_trouble(std::chrono::seconds(10));
   directory_->lost();
   to_let_go_ = shards_.size();
   for (const auto& shard : shards_) {
@@ -242,6 +245,7 @@ void Daemon::drain(Duration timeout, std::function<void()> closed, std::function
   world_.note("daemon.drain", number_);
   first().post([this, timeout, closed = std::move(closed), ended = std::move(ended)]() mutable {
     if (std::exchange(draining_, true)) return;
+    if (member_) member_->drain();
     closed();
     for (const auto& shard : shards_) shard->post([shard] { shard->host().drain(); });
     end_when_finished(world_.now() + timeout, std::move(ended));
@@ -255,6 +259,7 @@ void Daemon::end_when_finished(TimePoint deadline, std::function<void()> ended) 
     const bool finished = drain_.finished(*unfinished);
     if (finished) check_drained();
     if (finished || world_.now() >= deadline) {
+      if (member_) leave_fleet();
       die(false);
       return ended();
     }

@@ -12,6 +12,7 @@
 
 #include "daemon/core/host/directory_host.h"
 #include "daemon/core/host/drain.h"
+#include "daemon/core/host/fleet_member.h"
 #include "daemon/core/host/growth_gate.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/network.h"
@@ -21,16 +22,20 @@ namespace c10dd::sim {
 
 class Daemon final : public std::enable_shared_from_this<Daemon>,
                      private core::DirectoryHost::Shell,
-                     private core::EndpointPorts {
+                     private core::EndpointPorts,
+                     private core::FleetMember::Shell {
  public:
+  /// `place`: of its address in the fleet; no other daemon that lives has it.
   Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, DriftingClock clock,
-         std::uint64_t number);
+         std::uint64_t number, unsigned place);
 
   /// Opens the engine, then accepts connections.
   void start();
   void accept(const LinkRef& link);
 
   bool dead() const { return dead_; }
+  std::uint64_t number() const { return number_; }
+  unsigned place() const { return place_; }
   void pause(Duration how_long);
   void resume();
   /// Kills the process, as by SIGKILL: the kernel resets the sockets. If the machine loses power,
@@ -97,6 +102,24 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   bool in_use(const core::Endpoint&) const override { return false; }
   const std::string& host() const override { return host_; }
 
+  // daemon_fleet.cc
+  void join_fleet();
+  void beat_later();
+  void turn_all(std::function<void()> then) override;
+  void ask(bool beats, const store::DaemonFacts& self,
+           std::function<void(core::FleetMember::Heard)> then) override;
+  void remove(std::uint64_t process, std::uint64_t beats) override;
+  Duration commit_age() const override;
+  Bytes incarnation() const override { return witness_.value; }
+  void lose_engine(const std::string& why) override { report_lost(generation_, why); }
+  void tell(const core::FleetNews& news) override;
+  void report(const core::FleetEvent& event) override;
+  void leave_fleet();
+  void note_trouble(Duration how_long) {
+    TimePoint& until = records_.trouble[number_];
+    until = std::max(until, world_.now() + how_long);
+  }
+
   Shard& first() const { return *shards_.front(); }
   bool adopt();
   void lose(const std::string& why);
@@ -110,6 +133,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   Disk& disk_;
   Records& records_;
   const std::uint64_t number_;
+  const unsigned place_;
   core::GrowthGate growth_;
   std::vector<std::shared_ptr<Shard>> shards_;
   std::unique_ptr<core::DirectoryHost> directory_;
@@ -117,6 +141,10 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   std::set<std::uint16_t> ports_;  ///< of endpoints, on which it listens
   std::uint64_t opened_ = 0;       ///< how many ports it has chosen
 
+  std::shared_ptr<store::Engine> engine_;
+  std::unique_ptr<store::Fleet> link_;         ///< null without a fleet
+  std::unique_ptr<core::FleetMember> member_;  ///< null without a fleet
+  Row witness_;
   std::shared_ptr<DiskQueue> queue_;
   std::shared_ptr<bool> intact_;
   std::uint64_t generation_ = 0;

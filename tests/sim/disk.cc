@@ -16,7 +16,16 @@ constexpr Duration kLeast = std::chrono::microseconds(100);
 
 Disk::Disk(World& world, const Swarm& swarm, Records& records)
     : world_(world), swarm_(swarm), records_(records) {
-  engine_ = std::move(*store::open_engine("memory:"));
+  if (swarm.fleet()) {
+    engine_ = store::open_on(memory_, 0);
+  } else {
+    engine_ = std::move(*store::open_engine("memory:"));
+  }
+}
+
+std::shared_ptr<store::Engine> Disk::engine_of(std::uint64_t process) {
+  if (!swarm_.fleet()) return engine_;
+  return store::open_on(memory_, process);
 }
 
 void Disk::roll_back() {
@@ -53,13 +62,15 @@ bool Disk::force(const JobBatch& batch) {
   return engine_->commit(std::span(&forced, 1)).front() == Outcome::durable;
 }
 
-std::vector<Outcome> Disk::apply(std::span<const JobBatch> batches, std::size_t count) {
+std::vector<Outcome> Disk::apply(store::Engine& engine, std::span<const JobBatch> batches,
+                                 std::size_t count) {
   std::vector<Outcome> outcomes(batches.size(), Outcome::unknown);
   if (count == 0) return outcomes;
-  const std::vector<Outcome> applied = engine_->commit(batches.first(count));
+  const std::vector<Outcome> applied = engine.commit(batches.first(count));
   for (std::size_t i = 0; i < count; ++i) {
     outcomes[i] = applied[i];
-    if (applied[i] == Outcome::fenced && planted(Plant::fences_ignored) && force(batches[i])) {
+    const bool forced = planted(Plant::fences_ignored) && !swarm_.fleet();
+    if (applied[i] == Outcome::fenced && forced && force(batches[i])) {
       outcomes[i] = Outcome::durable;
     }
     world_.note("disk.batch", batches[i].job, batches[i].to_rev,
@@ -70,12 +81,13 @@ std::vector<Outcome> Disk::apply(std::span<const JobBatch> batches, std::size_t 
 }
 
 void DiskQueue::submit(store::CommitBatch batch, OnDone on_done) {
-  items_.push_back(std::make_shared<Item>(Item{std::move(batch), std::move(on_done), {}}));
+  items_.push_back(
+      std::make_shared<Item>(Item{std::move(batch), std::move(on_done), {}, world_.now()}));
   start();
 }
 
 void DiskQueue::post(Function f) {
-  items_.push_back(std::make_shared<Item>(Item{{}, {}, std::move(f)}));
+  items_.push_back(std::make_shared<Item>(Item{{}, {}, std::move(f), world_.now()}));
   start();
 }
 
@@ -88,6 +100,7 @@ void DiskQueue::start() {
   if (std::exchange(disk_.stall_next_, false)) {
     before += world_.random.between(std::chrono::milliseconds(200), std::chrono::seconds(8));
   }
+  before += disk_.hangs_for();
   world_.after(before, [self = shared_from_this(), item = items_.front(), after] {
     self->execute(item, after);
   });
@@ -97,7 +110,7 @@ void DiskQueue::execute(const std::shared_ptr<Item>& item, Duration rest) {
   if (dead_) {
     // A command to a shared engine may have been on the wire when its sender died.
     if (disk_.swarm_.shared && !executed_ && !item->function && world_.random.chance(50)) {
-      disk_.apply(item->batch.jobs, item->batch.jobs.size());
+      disk_.apply(*engine_, item->batch.jobs, item->batch.jobs.size());
     }
     executed_ = true;
     return;
@@ -106,10 +119,10 @@ void DiskQueue::execute(const std::shared_ptr<Item>& item, Duration rest) {
   if (std::exchange(disk_.fail_next_, false)) {
     world_.note("disk.error");
     lost_ = true;
-    disk_.apply(item->batch.jobs, world_.random.below(item->batch.jobs.size() + 1));
+    disk_.apply(*engine_, item->batch.jobs, world_.random.below(item->batch.jobs.size() + 1));
   }
   if (item->function) {
-    item->function(lost_ ? nullptr : &disk_.engine());
+    item->function(lost_ ? nullptr : engine_.get());
     return end();
   }
   store::CommitResult result{item->batch.number, {}, {}, rest};
@@ -117,14 +130,18 @@ void DiskQueue::execute(const std::shared_ptr<Item>& item, Duration rest) {
     result.jobs.assign(item->batch.jobs.size(), Outcome::unknown);
     result.confirms.assign(item->batch.confirms.size(), Outcome::unknown);
   } else {
-    result.jobs = disk_.apply(item->batch.jobs, item->batch.jobs.size());
-    result.confirms = disk_.engine().confirm(item->batch.confirms);
+    result.jobs = disk_.apply(*engine_, item->batch.jobs, item->batch.jobs.size());
+    result.confirms = engine_->confirm(item->batch.confirms);
   }
   world_.after(rest, [self = shared_from_this(), item, result = std::move(result)]() mutable {
     if (self->dead_) return;
     item->on_done(std::move(result));
     self->end();
   });
+}
+
+Duration DiskQueue::age() const {
+  return items_.empty() ? Duration(0) : world_.now() - items_.front()->submitted;
 }
 
 void DiskQueue::end() {
@@ -139,7 +156,7 @@ void DiskQueue::die() {
   if (disk_.swarm_.shared || item.function) return;
   executed_ = true;
   // Bytes in the kernel's cache may reach the disk without a sync: a prefix, in whole batches.
-  disk_.apply(item.batch.jobs, world_.random.below(item.batch.jobs.size() + 1));
+  disk_.apply(*engine_, item.batch.jobs, world_.random.below(item.batch.jobs.size() + 1));
 }
 
 }  // namespace c10dd::sim

@@ -4,11 +4,14 @@
 // submission and its end; when the process dies before, any prefix of its batches may survive.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
 
+#include "store/fleet.h"
 #include "store/group_commit.h"
+#include "store/memory_engine.h"
 #include "tests/sim/process.h"
 #include "tests/sim/records.h"
 #include "tests/sim/swarm.h"
@@ -20,17 +23,39 @@ class Disk {
   Disk(World& world, const Swarm& swarm, Records& records);
 
   store::Engine& engine() { return *engine_; }
+  /// Returns the engine of a daemon: in a fleet, one of its own on the shared state.
+  std::shared_ptr<store::Engine> engine_of(std::uint64_t process);
+  /// Returns a link to the rows of the fleet.
+  std::unique_ptr<store::Fleet> fleet() { return store::open_fleet_on(memory_); }
+
+  /// Makes the server of a shared engine hang for a while: it does nothing, for nobody.
+  void hang_for(Duration how_long) {
+    hangs_until_ = std::max(hangs_until_, world_.now() + how_long);
+  }
+  /// Returns whether a command, or a reply, of a link to the fleet is lost now.
+  /// Losses come in bursts.
+  bool loses() {
+    const bool again = world_.now() < lost_at_ + std::chrono::seconds(3);
+    const bool lost = !healed_ && world_.random.chance(again ? 25 : 1);
+    if (lost) lost_at_ = world_.now();
+    return lost;
+  }
+  Duration hangs_for() const { return std::max(hangs_until_ - world_.now(), Duration(0)); }
 
   /// Makes the next commit of any queue fail, or take seconds.
   void fail_next() { fail_next_ = true; }
   void stall_next() { stall_next_ = true; }
-  void heal() { fail_next_ = stall_next_ = false; }
+  void heal() {
+    fail_next_ = stall_next_ = false;
+    healed_ = true;  // a server that hangs goes on when its time is over
+  }
 
   /// Loses the newest rows of every job, though they were durable; keeps the directory of jobs.
   void roll_back();
 
   /// Applies the first `count` batches; the outcome of the others is unknown.
-  std::vector<store::Outcome> apply(std::span<const store::JobBatch> batches, std::size_t count);
+  std::vector<store::Outcome> apply(store::Engine& engine, std::span<const store::JobBatch> batches,
+                                    std::size_t count);
 
  private:
   friend class DiskQueue;
@@ -40,7 +65,11 @@ class Disk {
   World& world_;
   const Swarm& swarm_;
   Records& records_;
-  std::unique_ptr<store::Engine> engine_;
+  std::shared_ptr<store::SharedMemory> memory_ = std::make_shared<store::SharedMemory>();
+  std::shared_ptr<store::Engine> engine_;
+  TimePoint hangs_until_;
+  TimePoint lost_at_{std::chrono::hours(-1)};
+  bool healed_ = false;
   bool fail_next_ = false;
   bool stall_next_ = false;
 };
@@ -50,7 +79,11 @@ class DiskQueue : public std::enable_shared_from_this<DiskQueue> {
   using OnDone = std::function<void(store::CommitResult)>;
   using Function = std::function<void(store::Engine*)>;  ///< null: the engine is lost
 
-  DiskQueue(World& world, Disk& disk) : world_(world), disk_(disk) {}
+  DiskQueue(World& world, Disk& disk, std::shared_ptr<store::Engine> engine)
+      : world_(world), disk_(disk), engine_(std::move(engine)) {}
+
+  /// Returns the age of the oldest item that has not ended; 0 if there is none.
+  Duration age() const;
 
   /// As GroupCommit's functions. on_done and f run at any time, and post to their process
   /// themselves.
@@ -66,6 +99,7 @@ class DiskQueue : public std::enable_shared_from_this<DiskQueue> {
     store::CommitBatch batch;
     OnDone on_done;
     Function function;
+    TimePoint submitted;
   };
 
   void start();
@@ -74,6 +108,7 @@ class DiskQueue : public std::enable_shared_from_this<DiskQueue> {
 
   World& world_;
   Disk& disk_;
+  const std::shared_ptr<store::Engine> engine_;
   std::deque<std::shared_ptr<Item>> items_;
   bool busy_ = false;
   bool lost_ = false;

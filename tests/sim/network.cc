@@ -99,18 +99,22 @@ void Link::heal() {
   }
 }
 
-void Network::dial(std::weak_ptr<Endpoint> client, OnDialled on_dialled) {
+void Network::dial(const std::string& address, std::weak_ptr<Endpoint> client,
+                   OnDialled on_dialled) {
   const Duration there = world_.random.skewed(std::chrono::microseconds(50), swarm_.net_most);
-  world_.after(there, [this, client, on_dialled = std::move(on_dialled)]() mutable {
+  world_.after(there, [this, address, client, on_dialled = std::move(on_dialled)]() mutable {
     LinkRef link;
-    if (accept_ && world_.now() >= refused_until_) {
+    const Accept& accept = accept_[address];
+    const bool refused = !accept;
+    if (accept && world_.now() >= refused_until_) {
       link = std::make_shared<Link>(world_, swarm_, ++number_);
       link->attach(Link::client, client);
       links_.push_back(link);
-      accept_(link);
+      accept(link);
     }
     const Duration back = world_.random.skewed(std::chrono::microseconds(50), swarm_.net_most);
-    world_.after(back, [link, on_dialled = std::move(on_dialled)] { on_dialled(link); });
+    world_.after(
+        back, [link, refused, on_dialled = std::move(on_dialled)] { on_dialled(link, refused); });
   });
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -71,19 +72,20 @@ class Link : public std::enable_shared_from_this<Link> {
   End ends_[2];
 };
 
-/// The one address that clients know, and all links.
+/// The addresses that clients know, and all links.
 class Network {
  public:
   using Accept = std::function<void(const LinkRef&)>;
-  using OnDialled = std::function<void(LinkRef)>;  ///< null: refused
+  /// No link: there was no connection. `refused`: because no process listens.
+  using OnDialled = std::function<void(LinkRef, bool refused)>;
 
   Network(World& world, const Swarm& swarm) : world_(world), swarm_(swarm) {}
 
-  /// Sets the receiver of connections from now on; an empty function refuses them.
-  void listen(Accept accept) { accept_ = std::move(accept); }
+  /// Sets the receiver of connections to an address from now on; an empty function refuses them.
+  void listen(const std::string& address, Accept accept) { accept_[address] = std::move(accept); }
   void refuse_for(Duration how_long) { refused_until_ = world_.now() + how_long; }
 
-  void dial(std::weak_ptr<Endpoint> client, OnDialled on_dialled);
+  void dial(const std::string& address, std::weak_ptr<Endpoint> client, OnDialled on_dialled);
 
   /// Returns the links in use, oldest first.
   std::vector<LinkRef> links();
@@ -92,7 +94,7 @@ class Network {
  private:
   World& world_;
   const Swarm& swarm_;
-  Accept accept_;
+  std::map<std::string, Accept> accept_;
   TimePoint refused_until_;
   std::uint64_t number_ = 0;
   std::vector<std::weak_ptr<Link>> links_;

@@ -88,7 +88,7 @@ class LaunchJudge {
     TimePoint loaded;
     for (const TimePoint at : loads->second) loaded = at <= step.at ? at : loaded;
     const Away away = away_at(known->second, loaded, step.at);
-    const Duration least = away.seen ? Duration(limits::kAbsence) : Duration(limits::kRestartGrace);
+    const Duration least = away.seen ? Duration(limits::kAbsence) : records_.restart_grace();
     const Duration lasted = step.at - (away.seen ? away.since : loaded);
     if (!away.here && lasted >= shortest(least)) return std::nullopt;
     return Violation{"launches",

@@ -39,6 +39,10 @@ class LossJudge {
   explicit LossJudge(const Records& records) : records_(records), policy_(*records.crew) {}
 
   Judgement judge(const Loss& loss) const {
+    if (due(loss) && thinks_it_lives(loss)) {
+      return Violation{"losses", text_of(loss) + ": its process still counts itself as a member, " +
+                                     text_of(loss.unconfirmed) + " after it was confirmed"};
+    }
     if (due(loss)) return late(loss);
     if (session_over(loss) || asked_to_leave(loss)) return std::nullopt;
     return Violation{"losses", text_of(loss) + ": it had its time"};
@@ -48,16 +52,23 @@ class LossJudge {
   /// Returns true if the member's time had passed: the restart grace if the daemon never heard of
   /// it, the grace after its connection closed, else the time to live since its last frame.
   bool due(const Loss& loss) const {
-    if (!loss.silent) return loss.served >= limits::kRestartGrace;
+    if (!loss.silent) return loss.served >= records_.restart_grace();
     if (loss.away) return *loss.away >= policy_.grace;
     return *loss.silent >= policy_.ttl;
   }
 
+  /// Returns true if the daemon that gives the member up has never heard of it, while its process
+  /// has not fenced itself: it fences itself when four fifths of its ttl are over.
+  bool thinks_it_lives(const Loss& loss) const {
+    if (!records_.fleet) return false;  // an old owner has no lease: it goes on
+    return !loss.silent && loss.unconfirmed && *loss.unconfirmed < policy_.ttl / 10 * 7;
+  }
+
   /// Checks that a loss that was due has not come too late.
   Judgement late(const Loss& loss) const {
-    const Duration most = !loss.silent ? std::max<Duration>(limits::kRestartGrace, policy_.ttl)
-                          : loss.away  ? policy_.grace
-                                       : policy_.ttl;
+    const Duration back = records_.fleet ? limits::kTakeoverGrace + policy_.ttl
+                                         : std::max<Duration>(limits::kRestartGrace, policy_.ttl);
+    const Duration most = !loss.silent ? back : loss.away ? policy_.grace : policy_.ttl;
     const Duration was = !loss.silent ? loss.served : loss.away ? *loss.away : *loss.silent;
     const bool forgotten = loss.silent && *loss.silent > policy_.ttl + policy_.grace + kSlack;
     if (was <= most + kSlack && !forgotten) return std::nullopt;

@@ -53,8 +53,7 @@ bool holds(const View& view, const Condition& condition) {
 /// of the client.
 bool found_missing(const Op& op) {
   if (op.code() == Code::not_found) return true;
-  return op.code() == Code::timed_out &&
-         op.reply->error().detail.find("the daemon at") == std::string::npos;
+  return op.code() == Code::timed_out && !is_of_client(op.reply->error().detail);
 }
 
 using Explains = bool (*)(const Op& op, const View& view);

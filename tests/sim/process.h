@@ -48,6 +48,7 @@ class Process : public std::enable_shared_from_this<Process> {
   virtual void end_turn() = 0;
 
   TimePoint local_now() const { return clock_.local(world_.now()); }
+  TimePoint world_time(TimePoint local) const { return clock_.world(local); }
   void wake_at_local(TimePoint at) { wake_at(clock_.world(at)); }
 
   /// Requests a turn no later than this, unless the process is paused.

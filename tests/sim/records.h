@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "protocol/limits.h"
 #include "protocol/ops.h"
 #include "store/engine.h"
 #include "tests/history/op.h"
@@ -19,6 +20,12 @@ namespace c10dd::sim {
 
 using history::describe;
 using history::Op;
+
+/// Returns whether a client has made this time-out itself, because no daemon served it.
+inline bool is_of_client(const std::string& detail) {
+  return detail.find("the daemon at") != std::string::npos ||
+         detail.find("the daemons at") != std::string::npos;
+}
 
 /// One step of a job that changed rows.
 struct Step {
@@ -41,8 +48,9 @@ struct Step {
 struct SessionFacts {
   std::uint32_t client = 0;
   bool said_goodbye = false;
-  bool ended = false;                                ///< the daemon has reported its end
-  bool replaced = false;                             ///< ended, and another session has its rank
+  TimePoint confirmed;    ///< from when on the client counts its ttl, see Core::last_confirmed()
+  bool ended = false;     ///< the daemon has reported its end
+  bool replaced = false;  ///< ended, and another session has its rank
   std::vector<std::pair<TimePoint, bool>> presence;  ///< connected or not, from when on
 
   void is_here(TimePoint now, bool here) { presence.emplace_back(now, here); }
@@ -62,7 +70,9 @@ struct Loss {
   std::string ending;              ///< the reason that the daemon gives
   Duration served{0};              ///< for how long the daemon had served the job
   std::optional<Duration> silent;  ///< since the last frame
-  std::optional<Duration> away;    ///< since the connection closed; it did not come back
+  /// Since when its process counts its ttl, if the process lives.
+  std::optional<Duration> unconfirmed;
+  std::optional<Duration> away;  ///< since the connection closed; it did not come back
 };
 
 class Records {
@@ -78,6 +88,14 @@ class Records {
   std::set<std::uint32_t> cut_off;  ///< clients that were alive when their job started again
   Duration session_expiry{0};
   unsigned takeovers = 0;
+  /// Until when a daemon, by number, may miss heartbeats: it was paused, or a command was lost.
+  std::map<std::uint64_t, TimePoint> trouble;
+  bool fleet = false;  ///< several daemons share the engine
+  /// Returns the least time that members have after their job was loaded.
+  Duration restart_grace() const {
+    return fleet ? Duration(limits::kTakeoverGrace) : Duration(limits::kRestartGrace);
+  }
+  std::map<std::pair<JobNumber, Epoch>, std::uint64_t> owners;  ///< which daemon served a claim
   bool small_history = false;  ///< the daemon keeps few changes for watches
   bool disk_was_short = false;
   bool drained = false;  ///< the run ended normally: sessions ended, queues emptied

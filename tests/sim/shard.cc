@@ -261,6 +261,10 @@ void Shard::note_losses(const core::JobSlot& slot, const Step& step) {
     loss.at = step.at;
     loss.served = now - watched.served_since;
     loss.ending = member->ending;
+    const SessionFacts& facts = daemon_.records().sessions[loss.session];
+    if (!daemon_.records().dead_clients.contains(facts.client)) {
+      loss.unconfirmed = world_.now() - facts.confirmed;
+    }
     if (const auto it = watched.signs.find(loss.session); it != watched.signs.end()) {
       if (it->second.frame) loss.silent = now - *it->second.frame;
       if (it->second.closed) loss.away = now - *it->second.closed;
@@ -308,6 +312,7 @@ void Shard::all_gone(JobNumber job) {
 }
 
 void Shard::released(const core::OutgoingReply& reply) {
+  if (reply.op == Ping::op.code && daemon_.records().fleet) note_ping(reply);
   if (reply.op != Goodbye::op.code) return;
   for (auto& [job, watched] : watched_) {
     if (watched.attached.erase(reply.to) == 0) continue;
@@ -324,12 +329,52 @@ void Shard::note_sign(const SessionId& session) {
   }
 }
 
+/// Checks that a claim has one owner, and that names and numbers belong to each other (O15).
+void Shard::note_owner(const core::JobSlot& slot) {
+  Records& records = daemon_.records();
+  if (!records.fleet) return;
+  const auto [at, added] = records.owners.try_emplace({slot.number, slot.epoch}, daemon_.number());
+  if (!added && at->second != daemon_.number()) {
+    world_.violated("owners", slot.name + ": two daemons serve it with one claim");
+  }
+  for (const auto& [name, number] : records.jobs) {
+    const bool same = name == slot.name;
+    if (same ? number == slot.number : number != slot.number) continue;
+    world_.violated("owners", slot.name + " has number " + std::to_string(slot.number) + ", but " +
+                                  name + " has number " + std::to_string(number));
+  }
+}
+
+/// Checks that a daemon is deposed only if something has kept it from sending heartbeats. A server
+/// that hangs does that to all daemons, and deposes none.
+void Shard::note_takeover(const core::JobSlot& slot, std::uint64_t from) {
+  const Records& records = daemon_.records();
+  const auto trouble = records.trouble.find(from);
+  const bool had_some =
+      trouble != records.trouble.end() && world_.now() - trouble->second < std::chrono::seconds(20);
+  if (!had_some) world_.violated("owners", slot.name + ": a daemon was deposed that was well");
+}
+
+/// Checks that a heartbeat is answered by the owner: members take the reply for a sign of life.
+void Shard::note_ping(const core::OutgoingReply& reply) {
+  for (const auto& [number, slot] : host_->jobs()) {
+    if (!slot->attached.contains(reply.to)) continue;
+    const auto newer = daemon_.records().owners.upper_bound({number, slot->epoch});
+    if (newer == daemon_.records().owners.end() || newer->first.first != number) continue;
+    world_.violated("owners",
+                    slot->name + ": a daemon answers a heartbeat, but another one serves");
+  }
+}
+
 void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
+  const auto* taken = std::get_if<core::JobTakenOver>(&event);
+  if (taken != nullptr) return note_takeover(*slot, taken->process);
   if (slot == nullptr || !is_recorded(*slot)) return;
   Records& records = daemon_.records();
   if (std::holds_alternative<core::JobServed>(event)) {
     watched_[slot->number] = {};
     watched_[slot->number].served_since = host_->job_time();
+    note_owner(*slot);
     records.jobs[slot->name] = slot->number;
     ++records.loads[slot->name];
     records.loaded_at[slot->name].push_back(world_.now());

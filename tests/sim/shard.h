@@ -82,6 +82,9 @@ class Shard final : public Process,
   void read_on(const core::JobRef& slot, const std::shared_ptr<store::JobLoad>& load);
   void note_step(const core::JobSlot& slot, const core::Effects& effects, const core::Origin* from,
                  std::uint64_t sequence);
+  void note_owner(const core::JobSlot& slot);
+  void note_ping(const core::OutgoingReply& reply);
+  void note_takeover(const core::JobSlot& slot, std::uint64_t from);
   void note_losses(const core::JobSlot& slot, const Step& step);
   void note_presence(const core::JobSlot& slot);
   void note_refusal(const core::Effects& effects, const SessionId& session);

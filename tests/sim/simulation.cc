@@ -14,22 +14,39 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kTrainersSeed = 0x7C57;
 constexpr std::uint64_t kLeasesSeed = 0x1EA5;
+constexpr std::uint64_t kFleetSeed = 0xF1EE;
 constexpr Duration kPatience = seconds(60);  // after the last fault
 // By then a dead member is lost: its job is loaded again, a silent link has timed out, and the
 // grace has passed.
 constexpr Duration kQuiet = seconds(30);
+constexpr Duration kQuietInAFleet = seconds(50);
+
+}  // namespace
+
+namespace {
+
+/// The fleet has a random source of its own: it changes nothing for the seeds without one.
+Swarm swarm_of(std::uint64_t seed, Random& random) {
+  Swarm swarm = choose_swarm(random);
+  Random fleet(seed ^ kFleetSeed);
+  choose_fleet(swarm, fleet);
+  return swarm;
+}
 
 }  // namespace
 
 Simulation::Simulation(std::uint64_t seed)
     : seed_(seed),
       world_(Random(seed).next()),
-      swarm_(choose_swarm(world_.random)),
+      swarm_(swarm_of(seed, world_.random)),
       disk_(world_, swarm_, records_),
       network_(world_, swarm_) {
   records_.small_history = swarm_.history > 0;
   records_.session_expiry = swarm_.session_expiry;
   records_.crew = swarm_.crew;
+  if (!swarm_.fleet()) return;
+  records_.takeovers = 1;
+  records_.fleet = true;
 }
 
 DriftingClock Simulation::some_clock() {
@@ -85,7 +102,15 @@ std::string Simulation::unsettled() const {
     if (client->idle()) continue;
     text += "client " + std::to_string(client->identity().number) + " waits for answers; ";
   }
-  return text + daemon_->unsettled();
+  for (const auto& daemon : fleet_) text += daemon->unsettled();
+  return text;
+}
+
+const core::Job* Simulation::job(const std::string& name) const {
+  for (const auto& daemon : fleet_) {
+    if (const core::Job* job = daemon->job(name)) return job;
+  }
+  return nullptr;
 }
 
 /// Stops new calls and faults. Every call must get its reply within kPatience.
@@ -107,7 +132,7 @@ void Simulation::calm_down() {
 /// Waits until all who watch a group have its newest status. A new watch must get the same one.
 void Simulation::fall_quiet() {
   if (!swarm_.crew) return;
-  run_until(kQuiet, [] { return false; });
+  run_until(swarm_.fleet() ? kQuietInAFleet : kQuiet, [] { return false; });
   if (world_.violation()) return;
   records_.quiet = world_.next_order();
   records_.dead_by_then = records_.dead_clients;
@@ -174,7 +199,7 @@ void Simulation::check_inside() {
 }
 
 Report Simulation::run() {
-  start_daemon();
+  for (unsigned place = 0; place < swarm_.daemons; ++place) start_daemon(place);
   start_clients();
   if (swarm_.visits) {
     visits_ = std::make_unique<Visits>(world_, swarm_, network_, [this] { return some_clock(); });
@@ -182,14 +207,15 @@ Report Simulation::run() {
   }
   // A random source of their own: they change nothing for the seeds without them.
   Random choice(seed_ ^ kTrainersSeed);
-  if (choice.chance(10)) {
-    trainers_ = std::make_unique<Trainers>(world_, choice.next(), [this] { return daemon_; });
+  if (choice.chance(10) && !swarm_.fleet()) {
+    trainers_ =
+        std::make_unique<Trainers>(world_, choice.next(), [this] { return fleet_.front(); });
     trainers_->begin();
   }
   // A rolled-back disk forgets leases, and only one daemon may change the directory of an engine.
   Random leasing(seed_ ^ kLeasesSeed);
-  if (leasing.chance(10) && !swarm_.rollback && !swarm_.has(Fault::takeover)) {
-    leases_ = std::make_unique<Leases>(world_, leasing.next(), [this] { return daemon_; });
+  if (leasing.chance(10) && !swarm_.fleet() && !swarm_.rollback && !swarm_.has(Fault::takeover)) {
+    leases_ = std::make_unique<Leases>(world_, leasing.next(), [this] { return fleet_.front(); });
     leases_->begin();
   }
   be_busy();

@@ -61,9 +61,11 @@ class Simulation {
   void replace(const std::shared_ptr<Client>& client);
   void relaunch(const std::string& job);
   void start_launch(const std::string& job, unsigned calls);
-  void start_daemon();
-  void start_again();
-  void drain();
+  void start_daemon(unsigned place = 0);
+  void start_again(unsigned place);
+  void drain(const std::shared_ptr<Daemon>& daemon);
+  /// Returns a daemon of the fleet; the only one if there is no fleet.
+  const std::shared_ptr<Daemon>& some_daemon() { return world_.random.pick(fleet_); }
   void end_faults();
 
   // simulation_audit.cc
@@ -73,6 +75,9 @@ class Simulation {
   void check_left_over();
   void check_rollback();
 
+  /// Returns the job of this name, from the daemon that serves it; null if none does.
+  const core::Job* job(const std::string& name) const;
+
   DriftingClock some_clock();
   const std::uint64_t seed_;
   World world_;
@@ -80,7 +85,7 @@ class Simulation {
   Records records_;
   Disk disk_;
   Network network_;
-  std::shared_ptr<Daemon> daemon_;                  ///< the daemon that listens
+  std::vector<std::shared_ptr<Daemon>> fleet_;      ///< those that listen, by place
   std::vector<std::shared_ptr<Daemon>> deposed_;    ///< alive, but without their jobs
   std::vector<std::shared_ptr<Daemon>> graveyard_;  ///< events may still refer to them
   std::unique_ptr<Visits> visits_;                  ///< null if the seed has none

@@ -28,13 +28,14 @@ std::string text_of(const core::JobStats& s) {
 
 /// Every call has its reply, so no request may be blocked (O10).
 void Simulation::check_bounds() {
-  const auto [held, counted] = daemon_->bytes();
-  if (held != counted) {
+  for (const auto& daemon : fleet_) {
+    const auto [held, counted] = daemon->bytes();
+    if (held == counted) continue;
     return world_.violated("bounds", "all jobs hold " + std::to_string(held) +
                                          " bytes, counted are " + std::to_string(counted));
   }
   for (const auto& [name, number] : records_.jobs) {
-    const core::Job* job = daemon_->job(name);
+    const core::Job* job = this->job(name);
     if (job == nullptr) continue;
     if (const core::Finding found = job->audit()) {
       world_.violated("bounds", name + ": " + *found);
@@ -55,7 +56,7 @@ void Simulation::check_bounds() {
 /// left.
 void Simulation::check_left_over() {
   for (const auto& [name, number] : records_.jobs) {
-    const core::Job* job = daemon_->job(name);
+    const core::Job* job = this->job(name);
     if (job != nullptr && job->stats().sessions_known > 1) {
       world_.violated("bounds", name + ": " + std::to_string(job->stats().sessions_known) +
                                     " sessions are known, one is there");
@@ -78,8 +79,8 @@ void Simulation::check_rollback() {
   std::map<std::uint32_t, Revision> seen;
   for (const Op& op : records_.ops) seen[op.client] = std::max(seen[op.client], seen_in(op));
   for (const auto& daemon : deposed_) daemon->kill();
-  daemon_->kill();
-  graveyard_.push_back(daemon_);
+  fleet_.front()->kill();
+  graveyard_.push_back(fleet_.front());
   disk_.roll_back();
   world_.note("rollback");
   start_daemon();
@@ -113,10 +114,11 @@ void Simulation::check_rows(const std::string& job) {
 
 /// A job rebuilt from its rows has the same state as the live job (O12).
 void Simulation::check_restored(const std::string& name) {
-  const core::Job* job = daemon_->job(name);
+  const core::Job* job = this->job(name);
   if (job == nullptr) return;
   core::Job& living = const_cast<core::Job&>(*job);  // the run has ended
-  core::Job restored(records_.jobs.at(name), Stamp{1, 1, living.revision()}, daemon_->quotas());
+  core::Job restored(records_.jobs.at(name), Stamp{1, 1, living.revision()},
+                     fleet_.front()->quotas());
   Result<void> good;
   static_cast<void>(disk_.engine().load(records_.jobs.at(name), [&](const Row& row) {
     if (good) good = restored.restore(row);

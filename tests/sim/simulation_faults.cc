@@ -14,31 +14,36 @@ using std::chrono::seconds;
 
 }  // namespace
 
-void Simulation::start_daemon() {
-  daemon_ = std::make_shared<Daemon>(world_, swarm_, disk_, records_, some_clock(), ++daemons_);
-  daemon_->start();
-  network_.listen([daemon = daemon_](const LinkRef& link) { daemon->accept(link); });
+void Simulation::start_daemon(unsigned place) {
+  const auto daemon =
+      std::make_shared<Daemon>(world_, swarm_, disk_, records_, some_clock(), ++daemons_, place);
+  if (fleet_.size() <= place) fleet_.resize(place + 1);
+  fleet_[place] = daemon;
+  daemon->start();
+  network_.listen(address_of(place), [daemon](const LinkRef& link) { daemon->accept(link); });
 }
 
-void Simulation::start_again() {
-  world_.after(world_.random.skewed(milliseconds(5), seconds(6)), [this] {
-    if (daemon_->dead()) start_daemon();
+void Simulation::start_again(unsigned place) {
+  world_.after(world_.random.skewed(milliseconds(5), seconds(6)), [this, place] {
+    if (fleet_[place]->dead()) start_daemon(place);
   });
 }
 
 /// Drains the daemon, often on a slow disk, so that it takes long. Clients that lose their
 /// connection meanwhile are refused.
-void Simulation::drain() {
-  graveyard_.push_back(daemon_);
+void Simulation::drain(const std::shared_ptr<Daemon>& daemon) {
+  graveyard_.push_back(daemon);
   if (world_.random.chance(70)) disk_.stall_next();
-  const auto closed = [this, who = daemon_.get()] {
-    if (who != daemon_.get()) return;
-    network_.listen({});
+  const unsigned place = daemon->place();
+  const auto closed = [this, place, who = daemon.get()] {
+    if (who != fleet_[place].get()) return;
+    network_.listen(address_of(place), {});
     for (const LinkRef& link : network_.links()) {
       if (world_.random.chance(50)) link->reset();
     }
   };
-  daemon_->drain(world_.random.between(seconds(1), seconds(15)), closed, [this] { start_again(); });
+  daemon->drain(world_.random.between(seconds(1), seconds(15)), closed,
+                [this, place] { start_again(place); });
 }
 
 void Simulation::inject() {
@@ -58,33 +63,37 @@ void Simulation::inject(Fault fault) {
   const LinkRef link = links.empty() ? nullptr : links[random.below(links.size())];
   if (clients_.empty()) return;  // the job is about to start again
   const std::shared_ptr<Client> client = random.pick(clients_);
+  const std::shared_ptr<Daemon> daemon = swarm_.fleet() ? some_daemon() : fleet_.front();
   switch (fault) {
     case Fault::kill:
     case Fault::power_cut: {
-      if (daemon_->dead()) return;
-      daemon_->die(fault == Fault::power_cut);
-      graveyard_.push_back(daemon_);
-      network_.listen({});
-      return start_again();
+      if (daemon->dead()) return;
+      daemon->die(fault == Fault::power_cut);
+      graveyard_.push_back(daemon);
+      network_.listen(address_of(daemon->place()), {});
+      return start_again(daemon->place());
     }
     case Fault::disk_short:
       records_.disk_was_short = true;
-      daemon_->disk_short_for(random.skewed(milliseconds(50), seconds(4)));
+      daemon->disk_short_for(random.skewed(milliseconds(50), seconds(4)));
       return;
     case Fault::drain:
-      if (daemon_->dead()) return;
-      return drain();
+      if (daemon->dead()) return;
+      return drain(daemon);
     case Fault::pause:
-      if (random.chance(5)) return daemon_->pause(random.between(minutes(1), minutes(10)));
-      return daemon_->pause(random.chance(40) ? random.between(seconds(2), seconds(14))
-                                              : random.skewed(milliseconds(10), seconds(2)));
+      if (random.chance(5)) return daemon->pause(random.between(minutes(1), minutes(10)));
+      return daemon->pause(random.chance(40) ? random.between(seconds(2), seconds(14))
+                                             : random.skewed(milliseconds(10), seconds(2)));
     case Fault::disk_error:
       return disk_.fail_next();
     case Fault::disk_stall:
+      if (swarm_.fleet() && random.chance(50)) {
+        return disk_.hang_for(random.skewed(milliseconds(100), seconds(30)));
+      }
       return disk_.stall_next();
     case Fault::takeover:
-      if (daemon_->dead()) return;
-      deposed_.push_back(daemon_);
+      if (daemon->dead()) return;
+      deposed_.push_back(daemon);
       ++records_.takeovers;
       for (const LinkRef& each : links) {
         if (random.chance(40)) each->reset();  // some clients connect to the new one at once
@@ -177,8 +186,10 @@ void Simulation::end_faults() {
   if (trainers_) trainers_->stop();
   if (leases_) leases_->stop();
   disk_.heal();
-  if (daemon_->dead()) start_daemon();
-  daemon_->resume();
+  for (unsigned place = 0; place < fleet_.size(); ++place) {
+    if (fleet_[place]->dead()) start_daemon(place);
+    fleet_[place]->resume();
+  }
   for (const auto& daemon : deposed_) daemon->resume();
   for (const auto& client : clients_) client->resume();
 }

@@ -146,4 +146,15 @@ Swarm choose_swarm(Random& random) {
   return s;
 }
 
+void choose_fleet(Swarm& s, Random& random) {
+  if (s.rollback || !random.chance(33)) return;
+  if (!s.visits && random.chance(30)) visit_runs(s, random);
+  s.daemons = 2 + static_cast<unsigned>(random.below(2));
+  s.shared = true;
+  // A daemon takes a job over by its own rules, when the owner is dead, paused or cut off.
+  std::erase(s.faults, Fault::takeover);
+  s.lease = random.chance(50) ? seconds(1) : seconds(2);
+  s.busy = std::max<Duration>(s.busy, seconds(15));
+}
+
 }  // namespace c10dd::sim

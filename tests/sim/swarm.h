@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "protocol/format.h"
 #include "protocol/ops.h"
 #include "tests/sim/random.h"
 
@@ -76,9 +77,11 @@ struct Swarm {
   Duration disk_most{0};  ///< the longest ordinary commit
   Duration net_most{0};   ///< the longest ordinary delay of bytes
   bool fragments = false;
-  bool drift = false;                    ///< clocks run a little fast or slow
-  bool shared = false;                   ///< the engine is shared: reads need confirmation
-  bool rollback = false;                 ///< at the end the disk loses durable rows
+  bool drift = false;    ///< clocks run a little fast or slow
+  bool shared = false;   ///< the engine is shared: reads need confirmation
+  unsigned daemons = 1;  ///< more than one: they form a fleet on the shared engine
+  Duration lease = std::chrono::seconds(2);  ///< of the fleet
+  bool rollback = false;                     ///< at the end the disk loses durable rows
   std::size_t history = 0;               ///< how many changes are kept for watches; 0: the default
   std::optional<RendezvousPolicy> crew;  ///< of the group that the clients of a job form, if any
   bool spares = false;                   ///< some clients are spares
@@ -86,8 +89,15 @@ struct Swarm {
   bool relaunch = false;                 ///< jobs start again as a whole, under the same names
 
   bool has(Fault fault) const;
+  bool fleet() const { return daemons > 1; }
 };
 
+/// Returns the address of a daemon by its place in the fleet.
+inline std::string address_of(unsigned place) { return format("daemon{}:1", place); }
+
 Swarm choose_swarm(Random& random);
+
+/// Makes the daemons of some seeds a fleet.
+void choose_fleet(Swarm& swarm, Random& random);
 
 }  // namespace c10dd::sim

@@ -57,7 +57,9 @@ void Liveness::disconnected(const SessionId& id, TimePoint now) {
 
 void Liveness::expect_back(const SessionId& id, TimePoint now) {
   MemberLiveness& member = members_.at(id);
-  member.back_by = now + std::max(restart_grace_, member.ttl);
+  member.back_by =
+      now + (takeover_grace_ > Duration(0) ? takeover_grace_ + member.ttl
+                                           : std::max<Duration>(limits::kRestartGrace, member.ttl));
   if (planted(Planted::no_restart_grace)) member.back_by = now + kTickGrid;
   check_at(id, *member.back_by);
 }

@@ -19,9 +19,8 @@ namespace c10dd::core {
 
 class Liveness {
  public:
-  /// `restart_grace`: the least time that expect_back() gives.
-  explicit Liveness(Duration restart_grace = limits::kRestartGrace)
-      : restart_grace_(restart_grace) {}
+  /// `takeover_grace`: see Quotas.
+  explicit Liveness(Duration takeover_grace) : takeover_grace_(takeover_grace) {}
 
   /// Adds the session as a member of this group. If the session is in several groups, the shortest
   /// ttl and the shortest grace of these groups apply.
@@ -59,7 +58,7 @@ class Liveness {
   void check_at(const SessionId& id, TimePoint when);
   std::optional<Lost> check(const SessionId& id, const Sessions& sessions, TimePoint now);
 
-  Duration restart_grace_;
+  const Duration takeover_grace_;
   std::map<SessionId, MemberLiveness> members_;
   Deadlines<SessionId> checks_;
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "daemon/core/host/directory_host.h"
-#include "daemon/core/planted.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"
 

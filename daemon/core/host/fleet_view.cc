@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "daemon/core/planted.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
 
@@ -40,7 +41,7 @@ Judgement FleetView::judge(const store::Holder& holder) const {
   if (found == daemons_.end()) return {.kind = Judgement::Kind::wait, .again = interval()};
   const Other& owner = found->second;
   const std::string name = name_of(owner.row.facts);
-  if (is_silent(owner)) {
+  if (is_silent(owner) || planted(Planted::takeover_at_once)) {
     if (owner.row.beats == holder.beats) {
       return {.kind = Judgement::Kind::take_over, .owner = name};
     }
@@ -60,11 +61,14 @@ Judgement FleetView::judge(const store::Holder& holder) const {
 
 std::vector<std::string> FleetView::addresses() const {
   std::vector<std::string> all;
+  std::size_t heard = 0;
   for (const auto& [process, other] : daemons_) {
     if (is_silent(other)) continue;
+    ++heard;
     const std::vector<std::string>& its = other.row.facts.addresses;
     all.insert(all.end(), its.begin(), its.end());
   }
+  if (heard < 2) all.clear();
   return all;
 }
 

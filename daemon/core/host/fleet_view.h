@@ -33,7 +33,7 @@ struct Judgement {
   };
   Kind kind = Kind::wait;
   std::vector<std::string> addresses = {};
-  Duration again{0};  ///< of `wait`: when to ask again
+  Duration again{0};       ///< of `wait`: when to ask again
   std::string owner = {};  ///< names the owner in texts
 };
 
@@ -58,7 +58,8 @@ class FleetView {
   /// the server has taken. `sent` is a time of HostLoop::boot_now().
   SteadyTime lease_end(SteadyTime sent) const { return sent + lease_ / 10 * 9; }
 
-  /// Returns the addresses of all daemons of which heartbeats are heard.
+  /// Returns the addresses of all daemons of which heartbeats are heard; none if there is only one,
+  /// because its clients need not try another address when it is slow.
   std::vector<std::string> addresses() const;
 
   struct Other {

@@ -277,7 +277,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
           "the engine does not have what it has reported durable: its state was erased or "
           "replaced";
     }
-    if (outcome == store::Outcome::fenced) {
+    if (outcome == store::Outcome::fenced && !planted(Planted::deposed_goes_on)) {
       drop(slot, failure(Code::not_owner, "job \"{}\" is owned by another daemon", slot->name));
     }
   };

@@ -95,7 +95,8 @@ struct JobLoadFailed {
 /// Event: another daemon was silent for its lease, and this one claims its job.
 struct JobTakenOver {
   std::string owner;
-  Epoch epoch = 0;  ///< of the silent owner
+  Epoch epoch = 0;            ///< of the silent owner
+  std::uint64_t process = 0;  ///< the silent owner
 };
 /// Event: from now on, the metrics show the job (`counted`), or do not show it any more.
 struct JobCounted {

@@ -40,7 +40,8 @@ void JobHost::refused_claim(const JobRef& slot, const store::ClaimReply& reply) 
 
 void JobHost::judged(const JobRef& slot, const store::Holder& holder, const Judgement& judgement) {
   if (judgement.kind == Judgement::Kind::take_over) {
-    shell_.report(slot.get(), JobTakenOver{judgement.owner, holder.owner.epoch});
+    shell_.report(slot.get(),
+                  JobTakenOver{judgement.owner, holder.owner.epoch, holder.owner.process});
     return load(slot, holder);
   }
   if (judgement.kind == Judgement::Kind::redirect) {
@@ -104,7 +105,9 @@ void JobHost::restore_piece(const JobRef& slot) {
     slot->epoch = planted(Planted::claim_lost) ? 0 : claim->epoch;
     slot->handed_over = claim->revision;
     Quotas quotas = settings_.quotas;
-    if (engine_->in_fleet) quotas.restart_grace = limits::kTakeoverGrace;
+    if (engine_->in_fleet && !planted(Planted::short_takeover)) {
+      quotas.takeover_grace = limits::kTakeoverGrace;
+    }
     slot->job = std::make_unique<Job>(slot->number, start, quotas, claim->starts);
     const bool confirm = engine_->shared && !planted(Planted::confirmation_skipped);
     slot->gate = std::make_unique<CommitGate>(start, confirm);

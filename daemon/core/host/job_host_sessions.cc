@@ -89,7 +89,7 @@ JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
   if (!slot) {
     slot = std::make_shared<JobSlot>(*this, job, run, location.number);
     by_name_[{slot->name, slot->run}] = slot;
-    slot->entry = location.entry;
+    if (!planted(Planted::entry_ignored)) slot->entry = location.entry;
     slot->is_volatile ? begin_volatile(slot) : load(slot);
   }
   slot->lookup = std::max(slot->lookup, location.lookup);
@@ -178,7 +178,7 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
     auto& body = std::get<Welcome>(*welcome.result);
     body.daemon = settings_.version;
     if (engine_ && engine_->in_fleet && !slot->is_volatile) {
-      body.vouched = limits::kTakeoverGrace;
+      body.takeover_grace = limits::kTakeoverGrace;
       body.daemons = fleet_.addresses;
     }
     slot->attached[hello.session] = attachment;
@@ -280,6 +280,8 @@ void JobHost::drop_stored(const std::string& why) {
   for (const auto& [number, slot] : jobs) {
     if (slot->is_volatile && !planted(Planted::plain_run_dropped)) continue;
     slot->load_failure = why;
+    // In a fleet another daemon may own the job soon, so a hello that waited says nothing about it.
+    if (engine_ && engine_->in_fleet) slot->refusal = unavailable(why);
     drop(slot, unavailable(slot->load_failure));
     for (const auto& then : std::exchange(slot->when_loaded, {})) then();
   }

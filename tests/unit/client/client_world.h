@@ -68,14 +68,14 @@ class World {
     core.received(bytes(op, sequence, reply, stamp), now);
   }
 
-  static Reply welcome(std::uint32_t window = 1024, Duration vouched = {},
+  static Reply welcome(std::uint32_t window = 1024, Duration takeover_grace = {},
                        std::vector<std::string> daemons = {}) {
     Welcome body;
     body.version = kProtocolVersion;
     body.heartbeat_interval = limits::kHeartbeatInterval;
     body.session_ttl = limits::kSessionTtl;
     body.window = window;
-    body.vouched = vouched;
+    body.takeover_grace = takeover_grace;
     body.daemons = std::move(daemons);
     return ReplyBody(body);
   }

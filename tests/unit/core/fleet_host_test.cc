@@ -160,6 +160,26 @@ TEST_F(FleetHosts, ARunIsNotRetiredByADaemonThatLostItToAnother) {
   EXPECT_EQ(hello(second, "a", 3, "r"), Lines{"1:hello ok"});
 }
 
+TEST_F(FleetHosts, AHelloThatWaitedWhenTheLeaseEndedMakesItsRunNotIdle) {
+  first.limits.run_grace = seconds(3);
+  first.open();
+  first.piece_rows = 1;
+  set(first, first.join("a", 1, 0, "r"), 1, "v");
+  first.open();  // it forgets which runs are in use, and loads them again
+  sink = std::make_shared<TestSink>();
+  for (const auto& loop : first.loops) loop->host.engine_lost("a test");
+  first.open();
+  first.loops[0]->turn([&] { first.host().hello(first.hello(sink, "a", 1, "r")); });
+  pass(seconds(2), {&second});  // the load does not go on
+  EXPECT_EQ(sink->take(), Lines{"1:hello unavailable"});
+  for (int i = 0; i < 30; ++i) {
+    pass(milliseconds(400), {&first, &second});
+    first.settle();
+    second.settle();
+  }
+  EXPECT_EQ(first.struck, Lines{}) << "the session has not expired";
+}
+
 TEST_F(FleetHosts, AStaleNameIsLookedUpAgain) {
   second.join("b", 9);  // so that it has read the directory
   const auto owner = first.join("a", 1, 0, "r");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long refused connections and `unavailable` count as signs of life (Welcome::vouched).
+// How long refused connections and `unavailable` count as signs of life (Welcome::takeover_grace).
 #include "tests/unit/client/client_world.h"
 
 namespace c10dd::client {
@@ -8,10 +8,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-void open(World& w, Duration vouched, std::vector<std::string> daemons = {}) {
+void open(World& w, Duration takeover_grace, std::vector<std::string> daemons = {}) {
   w.dial();
   w.sent();
-  w.reply(Hello::op.code, 0, World::welcome(1024, vouched, std::move(daemons)));
+  w.reply(Hello::op.code, 0, World::welcome(1024, takeover_grace, std::move(daemons)));
   ASSERT_TRUE(w.core.open());
 }
 
@@ -29,7 +29,7 @@ void say_unavailable(World& w) {
   w.reply(Hello::op.code, 0, reason);
 }
 
-TEST(ClientVouched, WithoutARivalEachRefusalIsASignOfLife) {
+TEST(ClientTakeoverGrace, WithoutARivalEachRefusalIsASignOfLife) {
   World w;
   open(w, {});
   w.core.closed("lost", w.now);
@@ -41,7 +41,7 @@ TEST(ClientVouched, WithoutARivalEachRefusalIsASignOfLife) {
   EXPECT_EQ(w.core.last_confirmed(), w.now);
 }
 
-TEST(ClientVouched, SignsOfLifeCountUntilItsEndAndNotAfter) {
+TEST(ClientTakeoverGrace, SignsOfLifeCountUntilItsEndAndNotAfter) {
   for (const auto& sign : {refuse, say_unavailable}) {
     World w;
     open(w, seconds(5));
@@ -60,7 +60,7 @@ TEST(ClientVouched, SignsOfLifeCountUntilItsEndAndNotAfter) {
   }
 }
 
-TEST(ClientVouched, ItBeginsWhenTheHeartbeatWasSentNotWhenTheReplyCame) {
+TEST(ClientTakeoverGrace, ItBeginsWhenTheHeartbeatWasSentNotWhenTheReplyCame) {
   World w;
   open(w, seconds(5));
   w.now += limits::kHeartbeatInterval;
@@ -79,7 +79,7 @@ TEST(ClientVouched, ItBeginsWhenTheHeartbeatWasSentNotWhenTheReplyCame) {
   EXPECT_EQ(w.core.last_confirmed(), sent + seconds(5)) << "the reply came 2.4 s later";
 }
 
-TEST(ClientVouched, ItBeginsWhenTheHelloWasSent) {
+TEST(ClientTakeoverGrace, ItBeginsWhenTheHelloWasSent) {
   World w;
   w.dial();
   w.sent();
@@ -92,7 +92,7 @@ TEST(ClientVouched, ItBeginsWhenTheHelloWasSent) {
   EXPECT_EQ(w.core.last_confirmed(), sent);
 }
 
-TEST(ClientVouched, TheNewestWelcomeSaysIt) {
+TEST(ClientTakeoverGrace, TheNewestWelcomeSaysIt) {
   World w;
   open(w, seconds(5));
   w.core.closed("lost", w.now);
@@ -109,7 +109,7 @@ TEST(ClientVouched, TheNewestWelcomeSaysIt) {
   EXPECT_EQ(w.core.last_confirmed(), opened);
 }
 
-TEST(ClientVouched, ANonsensicalTimeNeverCounts) {
+TEST(ClientTakeoverGrace, ANonsensicalTimeNeverCounts) {
   World w;
   open(w, Duration::min());
   const TimePoint opened = w.now;
@@ -119,7 +119,7 @@ TEST(ClientVouched, ANonsensicalTimeNeverCounts) {
   EXPECT_EQ(w.core.last_confirmed(), opened);
 }
 
-TEST(ClientVouched, AHugeTimeDoesNotOverflow) {
+TEST(ClientTakeoverGrace, AHugeTimeDoesNotOverflow) {
   World w;
   w.now += seconds(1);
   open(w, Duration::max());
@@ -129,7 +129,7 @@ TEST(ClientVouched, AHugeTimeDoesNotOverflow) {
   EXPECT_EQ(w.core.last_confirmed(), w.now);
 }
 
-TEST(ClientVouched, WithoutItOnlyTheDaemonOfTheSessionCounts) {
+TEST(ClientTakeoverGrace, WithoutItOnlyTheDaemonOfTheSessionCounts) {
   World w(1, {"a:1", "b:1"});
   open(w, {});
   const std::string owner = w.core.address();
@@ -144,7 +144,7 @@ TEST(ClientVouched, WithoutItOnlyTheDaemonOfTheSessionCounts) {
   EXPECT_EQ(w.core.last_confirmed(), refused) << "the owner may have declared it lost";
 }
 
-TEST(ClientVouched, WithItEachDaemonCounts) {
+TEST(ClientTakeoverGrace, WithItEachDaemonCounts) {
   World w(1, {"a:1", "b:1"});
   open(w, seconds(30));
   w.core.closed("lost", w.now);
@@ -154,11 +154,11 @@ TEST(ClientVouched, WithItEachDaemonCounts) {
   EXPECT_EQ(w.core.last_confirmed(), w.now);
 }
 
-TEST(ClientVouched, NotOwnerIsNoSignOfLife) {
-  for (const Duration vouched : {Duration{0}, Duration(seconds(30))}) {
+TEST(ClientTakeoverGrace, NotOwnerIsNoSignOfLife) {
+  for (const Duration takeover_grace : {Duration{0}, Duration(seconds(30))}) {
     for (const bool names_owner : {false, true}) {
       World w;
-      open(w, vouched);
+      open(w, takeover_grace);
       const TimePoint opened = w.now;
       w.core.closed("lost", w.now);
       w.now += seconds(1);
@@ -172,7 +172,7 @@ TEST(ClientVouched, NotOwnerIsNoSignOfLife) {
   }
 }
 
-TEST(ClientVouched, ATimeOutIsNoSignOfLife) {
+TEST(ClientTakeoverGrace, ATimeOutIsNoSignOfLife) {
   World w;
   open(w, seconds(30));
   const TimePoint opened = w.now;

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// This daemon as a member of the fleet of a shared engine: decides when it sends a heartbeat, and
+// what follows from each. It sends one only if every loop turns, the engine is open and commits,
+// and the heartbeat reaches the server of the engine: a daemon that cannot serve must lose its
+// jobs. Pure: links and timers belong to the Shell. All calls are made on the loop of the
+// DirectoryHost.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "daemon/core/host/directory_host.h"
+#include "store/fleet.h"
+
+namespace c10dd::core {
+
+/// Something to log.
+struct FleetEvent {
+  enum class Kind : std::uint8_t {
+    lease_over,
+    lease_renewed,
+    heartbeat_failed,
+    daemon_silent,
+    daemon_heard,
+  };
+  Kind kind;
+  std::string detail = {};         ///< a reason, or empty
+  store::DaemonFacts daemon = {};  ///< of daemon_silent and daemon_heard
+};
+
+class FleetMember {
+ public:
+  using Heard = Result<store::FleetReading>;
+
+  class Shell {
+   public:
+    virtual ~Shell() = default;
+
+    /// Calls `then` on the loop, after every loop of the daemon has turned.
+    virtual void turn_all(std::function<void()> then) = 0;
+    /// Sends a heartbeat, or only reads the fleet, and calls `then` with the result on the loop. A
+    /// heartbeat fails if the link leads to another server than that of the engine.
+    virtual void ask(bool beats, const store::DaemonFacts& self,
+                     std::function<void(Heard)> then) = 0;
+    /// Removes the row of a daemon; see store::Fleet::remove().
+    virtual void remove(std::uint64_t process, std::uint64_t beats) = 0;
+    /// Returns the age of the oldest commit that has not ended; 0 if there is none.
+    virtual Duration commit_age() const = 0;
+    /// Returns the value of Directory::witness() of the open engine.
+    virtual Bytes incarnation() const = 0;
+    /// Closes the engine and opens it again.
+    virtual void lose_engine(const std::string& why) = 0;
+    /// Hands the news to all hosts.
+    virtual void tell(const FleetNews& news) = 0;
+    virtual void report(const FleetEvent& event) = 0;
+  };
+
+  /// `loop`, `directory` and `shell` must outlive the member. The directory must have joined.
+  FleetMember(HostLoop& loop, DirectoryHost& directory, Shell& shell, store::DaemonFacts self)
+      : loop_(loop), directory_(directory), shell_(shell), self_(std::move(self)) {}
+
+  /// Notes the first heartbeat, which was sent at `sent`, before the hosts serve.
+  void joined(SteadyTime sent);
+
+  /// Does what is due. Called once per FleetView::interval().
+  void tick();
+  /// Tells the fleet, from the next heartbeat on, that the daemon hands its jobs over.
+  void drain() { self_.draining = true; }
+
+  const store::DaemonFacts& self() const { return self_; }
+  const FleetNews& news() const { return news_; }
+  /// Returns why this daemon serves no jobs now, or an empty text.
+  std::string not_ready() const;
+
+ private:
+  void ask(bool beats);
+  void heard(SteadyTime sent, bool beats, const Heard& heard);
+  void note_others();
+  std::string why() const { return failure_.empty() ? "no heartbeat was sent in time" : failure_; }
+
+  HostLoop& loop_;
+  DirectoryHost& directory_;
+  Shell& shell_;
+  store::DaemonFacts self_;
+  FleetNews news_;
+  std::string failure_;                   ///< why the last try failed; empty if it did not
+  bool asking_ = false;                   ///< a heartbeat or a reading is under way
+  bool held_ = true;                      ///< whether the lease held at the last look
+  std::map<std::uint64_t, bool> silent_;  ///< the other daemons, as they were reported
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a daemon sends heartbeats, and what each of them is worth.
+#include "daemon/core/host/fleet_member.h"
+
+#include "tests/unit/core/host_world.h"
+
+namespace c10dd::core {
+namespace {
+
+using Lines = std::vector<std::string>;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class FleetMemberTest : public testing::Test, private FleetMember::Shell {
+ protected:
+  FleetMemberTest() { member.joined(world.clock); }
+
+  void turn_all(std::function<void()> then) override { turns.push_back(std::move(then)); }
+  void ask(bool beats, const store::DaemonFacts& facts,
+           std::function<void(FleetMember::Heard)> then) override {
+    did.push_back(beats ? facts.draining ? "beat draining" : "beat" : "read");
+    answer = std::move(then);
+  }
+  void remove(std::uint64_t process, std::uint64_t beats) override {
+    did.push_back("remove " + std::to_string(process) + " " + std::to_string(beats));
+  }
+  Duration commit_age() const override { return age; }
+  Bytes incarnation() const override { return "one"; }
+  void lose_engine(const std::string&) override { did.push_back("lose the engine"); }
+  void tell(const FleetNews& news) override { told.push_back(news.lease_end); }
+  void report(const FleetEvent& event) override {
+    constexpr const char* kNames[] = {"lease over", "lease renewed", "failed", "silent", "heard"};
+    did.push_back(kNames[static_cast<std::size_t>(event.kind)]);
+  }
+
+  /// A tick, in which all loops turn.
+  void tick() {
+    member.tick();
+    for (const auto& then : std::exchange(turns, {})) then();
+  }
+  /// The reply to what was asked, which shows another daemon with so many heartbeats.
+  void reply(std::uint64_t beats = 1, const Bytes& incarnation = "one") {
+    store::FleetReading reading;
+    reading.daemons = {{self, 1}, {{2, {"host2"}, "1", HostWorld::kLease, false}, beats}};
+    reading.incarnation = incarnation;
+    answer(reading);
+  }
+  void fail() { answer(unavailable("no reply")); }
+  Lines take() { return std::exchange(did, {}); }
+  Duration silent() { return world.directory->fleet()->daemons().at(2).silent; }
+
+  std::shared_ptr<store::SharedMemory> memory = std::make_shared<store::SharedMemory>();
+  HostWorld world{memory, 1};
+  const store::DaemonFacts self{1, {"host1"}, "1", HostWorld::kLease, false};
+  FleetMember::Shell& shell = *this;
+  FleetMember member{world.host().loop(), *world.directory, shell, self};
+  std::vector<std::function<void()>> turns;
+  std::function<void(FleetMember::Heard)> answer;
+  Duration age{0};
+  Lines did;
+  std::vector<SteadyTime> told;
+};
+
+TEST_F(FleetMemberTest, BeatsOnlyWhenEveryLoopHasTurned) {
+  member.tick();
+  EXPECT_EQ(take(), Lines{});
+  ASSERT_EQ(turns.size(), 1U);
+  member.tick();
+  EXPECT_EQ(turns.size(), 1U) << "one at a time";
+  turns.front()();
+  EXPECT_EQ(take(), Lines{"beat"});
+}
+
+TEST_F(FleetMemberTest, OnlyReadsWhileACommitIsStuckOrTheEngineIsClosed) {
+  age = HostWorld::kLease / 2 + milliseconds(1);
+  tick();
+  reply();
+  age = HostWorld::kLease / 2;
+  tick();
+  reply();
+  world.directory->lost();
+  tick();
+  EXPECT_EQ(take(), (Lines{"read", "beat", "read"}));
+  EXPECT_EQ(told.size(), 1U) << "a reading renews no lease";
+}
+
+TEST_F(FleetMemberTest, ALeaseCountsFromWhenTheHeartbeatWasSent) {
+  const SteadyTime sent = world.clock;
+  tick();
+  world.clock += seconds(1);
+  reply();
+  EXPECT_EQ(told, std::vector<SteadyTime>{sent + milliseconds(1800)});
+  EXPECT_EQ(member.not_ready(), "");
+  world.clock = sent + milliseconds(1800);
+  EXPECT_NE(member.not_ready().find("the lease of the shared engine is over"), std::string::npos);
+}
+
+TEST_F(FleetMemberTest, AFailureRenewsNothingAndMakesNobodySilent) {
+  tick();
+  reply();
+  take();
+  for (int i = 0; i < 9; ++i) {
+    world.clock += milliseconds(400);
+    tick();
+    fail();
+  }
+  EXPECT_EQ(silent(), Duration(0));
+  EXPECT_EQ(told.size(), 1U);
+  const Lines seen = take();
+  EXPECT_EQ(std::ranges::count(seen, "failed"), 1) << "the same failure is reported once";
+  EXPECT_EQ(std::ranges::count(seen, "lease over"), 1);
+  tick();
+  reply(2);
+  EXPECT_EQ(take(), (Lines{"beat", "lease renewed"}));
+}
+
+TEST_F(FleetMemberTest, ReportsWhoIsSilentAndForgetsTheDead) {
+  for (int i = 0; i < 6; ++i) {
+    tick();
+    reply(7);
+    world.clock += milliseconds(400);
+  }
+  Lines seen = take();
+  EXPECT_EQ(std::ranges::count(seen, "silent"), 1);
+  for (int i = 0; i < 9000; ++i) {
+    world.clock += milliseconds(400);
+    tick();
+    reply(7);
+  }
+  seen = take();
+  EXPECT_EQ(std::ranges::count(seen, "silent"), 0);
+  EXPECT_NE(std::ranges::find(seen, "remove 2 7"), seen.end()) << "after an hour";
+  tick();
+  reply(8);
+  EXPECT_EQ(take(), (Lines{"beat", "heard"}));
+}
+
+TEST_F(FleetMemberTest, LosesTheEngineIfTheServerHasAnotherState) {
+  tick();
+  reply(1, "two");
+  EXPECT_EQ(take(), (Lines{"beat", "lose the engine"}));
+  EXPECT_TRUE(told.empty());
+}
+
+TEST_F(FleetMemberTest, TellsThatItHandsItsJobsOver) {
+  member.drain();
+  tick();
+  EXPECT_EQ(take(), Lines{"beat draining"});
+}
+
+}  // namespace
+}  // namespace c10dd::core
