@@ -75,8 +75,9 @@ class StateRolledBack : public Error {
 };
 
 /// The session ended before the reply arrived, because the daemon was unreachable for longer than
-/// ClientOptions::session_expiry. The change may or may not have been made: read the state before
-/// you repeat it. The client continues in a new session, unless replaced (SessionReplaced).
+/// ClientOptions::session_expiry; or the connection to a server of another project was lost. The
+/// change may or may not have been made: read the state before you repeat it. The client continues
+/// in a new session, unless replaced (SessionReplaced).
 class OutcomeUnknown : public Error {
  public:
   explicit OutcomeUnknown(const std::string& detail) : Error(Code::outcome_unknown, detail) {}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Store: the interface of all stores, similar to PyTorch's Store. A store is kept in the daemon
-// (job_store.h), in a file (for the processes that open it) or in memory (for one process). A
-// prefix store is a view of another store: it puts a prefix before each key. Standard library only.
+// (job_store.h), in a server of another project, in a file (for the processes that open it) or in
+// memory (for one process). A prefix store is a view of another store: it puts a prefix before each
+// key. Standard library only.
 #pragma once
 
 #include <chrono>
@@ -22,6 +23,10 @@ namespace c10dd {
 /// All methods may block and throw c10dd::Error or a subclass. With a daemon, a call without a
 /// time-out waits up to ClientOptions::timeout while the daemon is unreachable, then throws
 /// TimedOut. Time-outs are at most 30 days. Thread-safe, except for set_default_timeout().
+///
+/// With a server of another project, such a call waits up to default_timeout(). If the connection
+/// is lost, reads and waits are made again; a change whose reply has not come throws OutcomeUnknown
+/// and is never made twice.
 class Store {
  public:
   using Timeout = std::chrono::nanoseconds;
@@ -133,8 +138,12 @@ std::shared_ptr<Store> make_hash_store();
 std::shared_ptr<Store> make_file_store(const std::string& path, std::uint32_t world_size = 0);
 
 /// Opens the store that a URL names: c10dd://host:port/job (opens a client, which is closed when
-/// the store is closed), file:///path, or hash: (creates a store in memory). Blocks and throws as
-/// Client::connect() and make_file_store() do. Throws InvalidArgument for any other URL.
+/// the store is closed), file:///path, hash: (creates a store in memory), or the URL of a server of
+/// another project (docs/sdk.md has the list). Blocks and throws as Client::connect() and
+/// make_file_store() do. With a server of another project, blocks up to 30 s, then throws TimedOut;
+/// throws Error with Code::permission_denied if the server refuses the login, and InvalidArgument
+/// or Error with Code::unsupported if the module of the store is missing. Throws InvalidArgument
+/// for any other URL.
 std::shared_ptr<Store> open_store(const std::string& url);
 
 /// Returns a view of `store`. The view puts `prefix` and a slash before every key and queue name.

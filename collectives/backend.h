@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/internal/module_loader.h"
 #include "collectives/process_group.h"
 #include "protocol/error.h"
 
@@ -165,21 +166,17 @@ Result<std::unique_ptr<Backend>> open_composite(const BackendSetup& setup);
 
 /// Version of the interface between a module and its loader. Increase it after a change of a type
 /// that module and loader share. A module and its loader must come from the same build.
-inline constexpr std::uint32_t kBackendAbi = 7;
+inline constexpr std::uint32_t kBackendAbi = 8;
 
 /// Describes a module. Each module exports c10dd_backend_module(), which returns its description.
 struct BackendModule {
-  std::uint32_t abi = kBackendAbi;
-  std::uint32_t setup_bytes = sizeof(BackendSetup);
-  const char* compiler = __VERSION__;
+  client::ModuleHead head = {.abi = kBackendAbi, .setup_bytes = sizeof(BackendSetup)};
   Result<std::unique_ptr<Backend>> (*open)(const BackendSetup& setup) = nullptr;
   /// Returns what copies tensors of a device; null if the module knows no device.
   Result<const DeviceCopies*> (*device_copies)() = nullptr;
 };
 
-inline constexpr char kBackendModuleSymbol[] = "c10dd_backend_module";
-
-/// Finds, loads and checks `libc10dd_<name>.so`. A loaded module is never unloaded. Thread-safe.
+/// Finds, loads and checks `libc10dd_<name>.so`, see load_module(). Thread-safe.
 Result<const BackendModule*> load_backend_module(const std::string& name);
 
 }  // namespace c10dd::collectives

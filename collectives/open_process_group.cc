@@ -18,6 +18,19 @@ GroupOptions with_backend(GroupOptions options) {
   return options;
 }
 
+Result<const BackendModule*> load_backend_module(const std::string& name) {
+  static constexpr client::ModuleKind kind = {.what = "backend",
+                                              .file_prefix = "libc10dd_",
+                                              .symbol = "c10dd_backend_module",
+                                              .path_variable = "C10DD_BACKEND_PATH",
+                                              .remedy = "",
+                                              .abi = kBackendAbi,
+                                              .setup_bytes = sizeof(BackendSetup)};
+  const Result<const client::ModuleHead*> head = client::load_module(kind, name);
+  if (!head) return head.error();
+  return reinterpret_cast<const BackendModule*>(*head);  // whose first member the head is
+}
+
 Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup) {
   const std::string& name = setup.options.backend;
   if (is_composite(name)) return open_composite(setup);

@@ -3,10 +3,8 @@
 #include "client/stores/local_store.h"
 
 #include "client/internal/throw_failure.h"
-#include "protocol/format.h"
-#include "protocol/limits.h"
+#include "client/stores/checks.h"
 #include "protocol/parse.h"
-#include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::client {
@@ -14,49 +12,18 @@ namespace {
 
 using Kind = LocalChange::Kind;
 
-constexpr std::size_t kOverhead = 32;      // estimated bytes of a record besides its key and value
-constexpr std::size_t kKeyTextBytes = 80;  // error texts show at most this much of a key
+constexpr std::size_t kOverhead = 32;  // estimated bytes of a record besides its key and value
 constexpr Store::Timeout kNow = Store::Timeout::zero();
 
 std::size_t cost(const std::string& key, std::size_t value_bytes) {
   return key.size() + value_bytes + kOverhead;
 }
 
-void check_key(const std::string& key) {
-  if (key.empty()) {
-    throw_failure(failure(Code::invalid_argument, "key is empty: give at least one byte"));
-  }
-  if (key.size() > limits::kKeyBytes) {
-    throw_failure(failure(Code::too_large, "key too long: {} bytes, limit {}", key.size(),
-                          limits::kKeyBytes));
-  }
-}
-
-void check_value(std::size_t bytes) {
-  if (bytes <= limits::kValueBytes) return;
-  throw_failure(
-      failure(Code::too_large, "value too large: {} bytes, limit {}", bytes, limits::kValueBytes));
-}
-
-void check_count(const char* op, std::size_t keys) {
-  if (keys <= limits::kKeysPerRequest) return;
-  throw_failure(
-      failure(Code::too_large, "{}: {} keys, limit {}", op, keys, limits::kKeysPerRequest));
-}
-
-void check_keys(const char* op, const std::vector<std::string>& keys) {
-  check_count(op, keys.size());
-  for (const std::string& key : keys) check_key(key);
-}
-
 std::int64_t sum_of(const std::string& key, const std::string& text, std::int64_t delta) {
   const auto value = parse_number<std::int64_t>(text);
   if (!value) throw_failure(not_a_counter(key, text.size()));
   std::int64_t sum = 0;
-  if (__builtin_add_overflow(*value, delta, &sum)) {
-    throw_failure(failure(Code::out_of_range,
-                          "add: {} + {} overflows 64 bits; the value is unchanged", *value, delta));
-  }
+  if (__builtin_add_overflow(*value, delta, &sum)) throw_failure(sum_overflows(*value, delta));
   return sum;
 }
 
@@ -239,24 +206,7 @@ std::vector<std::string> LocalStore::multi_get(const std::vector<std::string>& k
 
 void LocalStore::multi_set(const std::vector<std::string>& keys,
                            const std::vector<std::string>& values) {
-  if (keys.size() != values.size()) {
-    throw_failure(failure(Code::invalid_argument, "multi_set: got {} keys, but {} values",
-                          keys.size(), values.size()));
-  }
-  if (keys.size() > limits::kKeysPerRequest) {
-    throw_failure(failure(Code::invalid_argument, "multi_set: too many keys: {}, limit {}",
-                          keys.size(), limits::kKeysPerRequest));
-  }
-  std::size_t bytes = 8;  // size that a request to a daemon would have
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    check_key(keys[i]);
-    check_value(values[i].size());
-    bytes += keys[i].size() + values[i].size() + 8;
-  }
-  if (bytes > limits::kFrameBytes) {
-    throw_failure(failure(Code::too_large, "multi_set: request too large: {} bytes, limit {}",
-                          bytes, limits::kFrameBytes));
-  }
+  check_pairs(keys, values);
   run(Access::change, kNow, [&](const LocalState&, Changes& changes) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       changes.push_back({Kind::set, keys[i], values[i]});
@@ -301,11 +251,8 @@ std::string LocalStore::queue_pop(const std::string& key, Timeout timeout) {
     changes.push_back({Kind::pop, key, {}});
     return true;
   });
-  if (found) return item;
-  const std::string name = printable(key, kKeyTextBytes);
-  if (timeout <= kNow) throw_failure(failure(Code::not_found, "queue \"" + name + "\" is empty"));
-  throw_failure(
-      failure(Code::timed_out, "timed out after {}: queue \"{}\" is empty", human(timeout), name));
+  if (!found) throw_failure(queue_is_empty(key, timeout));
+  return item;
 }
 
 std::uint64_t LocalStore::queue_length(const std::string& key) {

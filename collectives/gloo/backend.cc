@@ -266,8 +266,8 @@ Result<std::unique_ptr<Backend>> open_gloo(const BackendSetup& setup) {
 }  // namespace
 }  // namespace c10dd::collectives
 
-extern "C" __attribute__((visibility("default"))) const c10dd::collectives::BackendModule*
+extern "C" __attribute__((visibility("default"))) const c10dd::client::ModuleHead*
 c10dd_backend_module() {
   static const c10dd::collectives::BackendModule module = {.open = &c10dd::collectives::open_gloo};
-  return &module;
+  return &module.head;
 }

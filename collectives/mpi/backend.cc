@@ -227,9 +227,9 @@ Result<std::unique_ptr<Backend>> open_mpi(const BackendSetup& setup) {
 }  // namespace
 }  // namespace c10dd::collectives::mpi
 
-extern "C" __attribute__((visibility("default"))) const c10dd::collectives::BackendModule*
+extern "C" __attribute__((visibility("default"))) const c10dd::client::ModuleHead*
 c10dd_backend_module() {
   static const c10dd::collectives::BackendModule module = {.open =
                                                                &c10dd::collectives::mpi::open_mpi};
-  return &module;
+  return &module.head;
 }

@@ -264,10 +264,10 @@ Result<std::unique_ptr<Backend>> open_nccl(const BackendSetup& setup) {
 }  // namespace
 }  // namespace c10dd::collectives::nccl
 
-extern "C" __attribute__((visibility("default"))) const c10dd::collectives::BackendModule*
+extern "C" __attribute__((visibility("default"))) const c10dd::client::ModuleHead*
 c10dd_backend_module() {
   static const c10dd::collectives::BackendModule module = {
       .open = &c10dd::collectives::nccl::open_nccl,
       .device_copies = &c10dd::collectives::nccl::cuda_copies};
-  return &module;
+  return &module.head;
 }

@@ -1,41 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has the Lua scripts, and encodes commands in RESP 2, the binary-safe protocol of Redis.
+// Has the Lua scripts, and encodes the commands.
 #include "store/redis/commands.h"
 
-#include <algorithm>
-#include <charconv>
 #include <cstddef>
-#include <optional>
+#include <utility>
 
-#include "protocol/address.h"
 #include "protocol/format.h"
-#include "protocol/parse.h"
+#include "protocol/resp.h"
+#include "protocol/server_url.h"
 #include "store/job_head.h"
 
 namespace c10dd::store {
 namespace {
-
-class Command {
- public:
-  Command& operator<<(std::string_view argument) {
-    ++count_;
-    body_ += '$';
-    body_ += std::to_string(argument.size());
-    body_.append("\r\n").append(argument).append("\r\n");
-    return *this;
-  }
-  Command& operator<<(std::uint64_t number) { return *this << std::to_string(number); }
-
-  void append_to(Bytes& out) const {
-    out += '*';
-    out += std::to_string(count_);
-    out.append("\r\n").append(body_);
-  }
-
- private:
-  std::size_t count_ = 0;
-  Bytes body_;
-};
 
 /// Returns the end of the consecutive rows that start at `begin` and have the same kind. Such rows
 /// are encoded as a letter for the kind, the number of rows, and the arguments of the rows.
@@ -60,7 +36,7 @@ const char* letter_of(Row::Kind kind) {
   return kind == Row::Kind::erase ? "e" : "x";
 }
 
-void append_rows(Command& command, const std::vector<RowView>& rows) {
+void append_rows(RespCommand& command, const std::vector<RowView>& rows) {
   for (std::size_t at = 0, end = 0; at < rows.size(); at = end) {
     end = run_end(rows, at);
     const bool put = rows[at].kind == Row::Kind::put;
@@ -79,41 +55,6 @@ bool plain(std::string_view prefix) {
                     c == '-' || c == '_' || c == '.' || c == ':';
     if (!ok) return false;
   }
-  return true;
-}
-
-/// Decodes %XX; returns nothing if a % is not followed by two hexadecimal digits.
-std::optional<std::string> decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (text[at] != '%') {
-      out += text[at];
-      continue;
-    }
-    unsigned byte = 0;
-    const char* end = text.data() + std::min(text.size(), at + 3);
-    const auto [stop, error] = std::from_chars(text.data() + at + 1, end, byte, 16);
-    if (error != std::errc() || stop != text.data() + at + 3) return std::nullopt;
-    out += static_cast<char>(byte);
-    at += 2;
-  }
-  return out;
-}
-
-/// Cuts "[user]:password@" from the front of `authority`. Returns false if the part before the @ is
-/// malformed.
-bool take_login(std::string_view& authority, RedisAddress& address) {
-  const std::size_t at = authority.rfind('@');
-  if (at == std::string_view::npos) return true;
-  const std::string_view login = authority.substr(0, at);
-  authority.remove_prefix(at + 1);
-  const std::size_t colon = login.find(':');
-  if (colon == std::string_view::npos) return false;
-  const auto user = decoded(login.substr(0, colon));
-  const auto password = decoded(login.substr(colon + 1));
-  if (!user || !password || password->empty()) return false;
-  address.user = *user;
-  address.password = *password;
   return true;
 }
 
@@ -277,24 +218,14 @@ Result<RedisAddress> parse_redis_address(std::string_view text) {
                    "engine: {}: {}; the form is redis://[[user]:password@]host:port[/prefix]",
                    without_password("redis:" + std::string(text)), why);
   };
-  if (!text.starts_with("//")) return refused("no // after redis:");
-  std::string_view authority = text.substr(2, text.find('/', 2) - 2);
-  std::string_view prefix = text.substr(2 + authority.size());
+  Result<ServerUrl> url = parse_server_url(text);
+  if (!url) return refused(url.error().detail);
   RedisAddress address;
-  if (!take_login(authority, address)) {
-    return refused("the part before the @ is not [user]:password, with / @ : % written as %XX");
-  }
-  const Result<AddressParts> parts = split_address(authority);
-  // Do not return the error text of split_address(): it quotes the address, which may contain a
-  // password.
-  if (!parts) return refused("the part after // is not host:port, or [host]:port for IPv6");
-  address.host = parts->host;
-  if (parts->port) {
-    const auto port = parse_number<std::uint16_t>(*parts->port);
-    if (!port || *port == 0) return refused("the port is not an integer from 1 to 65535");
-    address.port = *port;
-  }
-  if (prefix.size() > 1) address.prefix = prefix.substr(1);
+  address.host = std::move(url->host);
+  if (url->port != 0) address.port = url->port;
+  if (!url->path.empty()) address.prefix = std::move(url->path);
+  address.user = std::move(url->user);
+  address.password = std::move(url->password);
   if (!plain(address.prefix)) {
     return refused("the prefix has characters other than letters, digits, - _ . :");
   }
@@ -329,7 +260,7 @@ std::optional<Owner> parse_redis_owner(std::string_view name) {
 }
 
 void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments) {
-  Command command;
+  RespCommand command;
   for (const std::string_view argument : arguments) command << argument;
   command.append_to(out);
 }
@@ -340,7 +271,7 @@ void append_redis_commit(Bytes& out, std::string_view verb, std::string_view scr
   const JobNumber job = batches.front()->job;
   const std::vector<Ownership>& guards = batches.front()->guards;
   C10DD_ASSERT(guards.empty() || batches.size() == 1);
-  Command command;
+  RespCommand command;
   command << verb << script << 2 + guards.size() << redis_head_key(prefix, job)
           << redis_rows_key(prefix, job);
   for (const Ownership& guard : guards) command << redis_head_key(prefix, guard.job);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One contract over all stores of the SDK: hash, file, prefix, and the daemon's with a real daemon.
-// To add a store: a line in stores().
+// One contract over all stores of the SDK, see store_kinds.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,10 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
+#include "client/errors.h"
 #include "client/store.h"
 #include "protocol/limits.h"
 #include "tests/integration/daemon_process.h"
+#include "tests/unit/client/store_kinds.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd {
@@ -23,53 +23,23 @@ namespace {
 using namespace std::chrono_literals;
 using Keys = std::vector<std::string>;
 
-struct Kind {
-  const char* name;
-  /// A new empty store.
-  std::function<std::shared_ptr<Store>()> make;
-};
-
-/// One daemon for all tests of this process, a new job for each store.
-std::shared_ptr<Store> make_daemon_store() {
-  static test::DaemonProcess daemon("memory:");
-  static std::vector<std::shared_ptr<Client>> clients;
-  if (daemon.pid() < 0) daemon.start();
-  const std::string job = "job" + std::to_string(clients.size());
-  clients.push_back(Client::connect("c10dd://" + daemon.address() + "/" + job));
-  return clients.back()->store();
-}
-
-/// One folder for all tests of this process, a new file for each store.
-std::shared_ptr<Store> make_file_store_somewhere() {
-  static const TemporaryDirectory folder;
-  static int files = 0;
-  return make_file_store(folder.path() + "/store" + std::to_string(files++));
-}
-
-std::vector<Kind> stores() {
-  return {{"hash", make_hash_store},
-          {"file", make_file_store_somewhere},
-          {"prefix",
-           [] {
-             auto below = make_hash_store();
-             below->set("a", "of somebody else");
-             below->set("p", "of somebody else");
-             below->set("p0", "of somebody else");
-             return make_prefix_store("p", below);
-           }},
-          {"daemon", make_daemon_store},
-          {"prefix_of_daemon", [] { return make_prefix_store("p", make_daemon_store()); }}};
-}
-
-class StoreContract : public testing::TestWithParam<Kind> {
+class StoreContract : public testing::TestWithParam<test::StoreKind> {
  protected:
-  void SetUp() override { store_ = GetParam().make(); }
+  void SetUp() override {
+    if (const std::string absent = GetParam().absent(); !absent.empty()) GTEST_SKIP() << absent;
+    store_ = GetParam().make();
+  }
+  bool lacks(const char* what) const { return GetParam().lacks.contains(what); }
 
   std::shared_ptr<Store> store_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Stores, StoreContract, testing::ValuesIn(stores()),
-                         [](const auto& kind) { return std::string(kind.param.name); });
+/// Skips a test of something that this store cannot do. LacksOnlyWhatItSays has that.
+#define NEEDS(what) \
+  if (lacks(what)) GTEST_SKIP() << "this store has no " << (what)
+
+INSTANTIATE_TEST_SUITE_P(Stores, StoreContract, testing::ValuesIn(test::store_kinds()),
+                         [](const auto& kind) { return kind.param.name; });
 
 /// The code of the error that f throws; ok when it throws none.
 template <class F>
@@ -173,6 +143,7 @@ TEST_P(StoreContract, AddCountsInDecimal) {
 }
 
 TEST_P(StoreContract, AddRefusesWhatIsNoNumberAndWhatOverflows) {
+  NEEDS("strict_add");
   for (const char* text : {"", "x", "1x", " 1", "9223372036854775808"}) {
     store_->set("text", text);
     EXPECT_EQ(code_of([&] { store_->add("text", 1); }), Code::wrong_type) << text;
@@ -198,6 +169,7 @@ TEST_P(StoreContract, AddsOfManyThreadsAllCount) {
 }
 
 TEST_P(StoreContract, AppendsToTheEndOfAValue) {
+  NEEDS("append");
   EXPECT_EQ(store_->append("k", "ab"), 2u);
   EXPECT_EQ(store_->append("k", ""), 2u);
   EXPECT_EQ(store_->append("k", std::string("\0c", 2)), 4u);
@@ -211,6 +183,7 @@ TEST_P(StoreContract, AppendsToTheEndOfAValue) {
 }
 
 TEST_P(StoreContract, AppendWakesWhoWaitsForTheKey) {
+  NEEDS("append");
   auto value = std::async(std::launch::async, [&] { return store_->get("late", 60s); });
   EXPECT_EQ(value.wait_for(20ms), std::future_status::timeout);
   store_->append("late", "x");
@@ -253,6 +226,7 @@ TEST_P(StoreContract, RemoveSaysWhetherTheKeyExisted) {
 }
 
 TEST_P(StoreContract, RemovesAllKeysWithAPrefixAndNoQueue) {
+  NEEDS("remove_prefix");
   store_->multi_set({"a/1", "a/2", "a", "b"}, {"", "", "", ""});
   store_->queue_push("a/3", "item");
   EXPECT_EQ(store_->remove_prefix("none"), 0u);
@@ -266,6 +240,7 @@ TEST_P(StoreContract, RemovesAllKeysWithAPrefixAndNoQueue) {
 }
 
 TEST_P(StoreContract, QueuesGiveTheOldestItemFirst) {
+  NEEDS("queues");
   const std::string binary("\0\xff", 2);
   EXPECT_EQ(store_->queue_length("q"), 0u);
   EXPECT_EQ(store_->queue_push("q", "first"), 1u);
@@ -285,6 +260,7 @@ TEST_P(StoreContract, QueuesGiveTheOldestItemFirst) {
 }
 
 TEST_P(StoreContract, AnEmptyQueueIsNotFoundOrTimesOut) {
+  NEEDS("queues");
   EXPECT_THROW(store_->queue_pop("some_queue", 0s), NotFound);
   try {
     store_->queue_pop("some_queue", 20ms);
@@ -298,6 +274,7 @@ TEST_P(StoreContract, AnEmptyQueueIsNotFoundOrTimesOut) {
 }
 
 TEST_P(StoreContract, QueuePopWaitsForAnItem) {
+  NEEDS("queues");
   auto popped = std::async(std::launch::async, [&] { return store_->queue_pop("q", 60s); });
   EXPECT_EQ(popped.wait_for(20ms), std::future_status::timeout);
   store_->set("q", "a key, no item");
@@ -309,6 +286,7 @@ TEST_P(StoreContract, QueuePopWaitsForAnItem) {
 }
 
 TEST_P(StoreContract, AQueueWithAnItemCountsAsAKeyForWaitsOnly) {
+  NEEDS("queues");
   EXPECT_FALSE(store_->check({"q"}));
   auto waiting = std::async(std::launch::async, [&] { store_->wait({"q"}, 60s); });
   EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);
@@ -327,6 +305,7 @@ TEST_P(StoreContract, AQueueWithAnItemCountsAsAKeyForWaitsOnly) {
 }
 
 TEST_P(StoreContract, ItemsOfManyThreadsAreEachTakenOnce) {
+  NEEDS("queues");
   constexpr int kThreads = 3;
   constexpr int kItems = 100;
   std::vector<std::future<std::vector<std::string>>> takers;
@@ -354,6 +333,7 @@ TEST_P(StoreContract, ItemsOfManyThreadsAreEachTakenOnce) {
 }
 
 TEST_P(StoreContract, SetsAndGetsManyAtOnce) {
+  NEEDS("multi");
   store_->multi_set({"a", "b", "a"}, {"1", "2", "3"});
   EXPECT_EQ(store_->multi_get({"b", "a", "b"}), (Keys{"2", "3", "2"}));
   EXPECT_EQ(store_->multi_get({}), Keys{});
@@ -374,6 +354,7 @@ TEST_P(StoreContract, RefusesUnequalListsAndChangesNothing) {
 }
 
 TEST_P(StoreContract, ListsInByteOrder) {
+  NEEDS("list");
   for (const char* key : {"b", "a/2", "a/10", "a", "a0", "\xff"}) store_->set(key, "");
   EXPECT_EQ(store_->list("a/"), (Keys{"a/10", "a/2"}));
   EXPECT_EQ(store_->list(""), (Keys{"a", "a/10", "a/2", "a0", "b", "\xff"}));
@@ -383,6 +364,8 @@ TEST_P(StoreContract, ListsInByteOrder) {
 }
 
 TEST_P(StoreContract, ListsMoreThanOnePage) {
+  NEEDS("multi");
+  NEEDS("list");
   const std::size_t n = limits::kListPageKeys + 5'000;
   Keys keys;
   for (std::size_t i = 0; i < n; ++i) keys.push_back("key/" + std::to_string(1'000'000 + i));
@@ -419,6 +402,40 @@ TEST_P(StoreContract, KeepsTheLimitOfKeysInOneRequest) {
   EXPECT_EQ(code_of([&] { store_->multi_set(keys, keys); }), Code::invalid_argument);
 }
 
+TEST_P(StoreContract, IsSharedByAllWhoOpenIt) {
+  const auto other = GetParam().again ? GetParam().again() : store_;
+  auto value = std::async(std::launch::async, [&] { return other->get("k", 60s); });
+  EXPECT_EQ(value.wait_for(20ms), std::future_status::timeout);
+  store_->set("k", "v");
+  EXPECT_EQ(value.get(), "v");
+  EXPECT_EQ(other->add("n", 1), 1);
+  EXPECT_EQ(store_->add("n", 1), 2);
+  const auto elsewhere = GetParam().make();
+  EXPECT_FALSE(elsewhere->check({"k"})) << "two jobs do not meet";
+}
+
+TEST_P(StoreContract, LacksOnlyWhatItSays) {
+  const std::vector<std::pair<const char*, std::function<void()>>> calls = {
+      {"append", [&] { store_->append("k", "v"); }},
+      {"multi",
+       [&] {
+         store_->multi_set({"a", "b"}, {"1", "2"});
+       }},
+      {"multi",
+       [&] {
+         store_->multi_get({"a", "b"}, 0s);
+       }},
+      {"list", [&] { store_->list(""); }},
+      {"list", [&] { store_->count(""); }},
+      {"remove_prefix", [&] { store_->remove_prefix(""); }},
+      {"queues", [&] { store_->queue_push("q", "v"); }},
+      {"queues", [&] { store_->queue_length("q"); }},
+      {"queues", [&] { store_->queue_pop("q", 0s); }}};
+  for (const auto& [what, call] : calls) {
+    EXPECT_EQ(code_of(call), lacks(what) ? Code::unsupported : Code::ok) << what;
+  }
+}
+
 TEST(OpenStore, OpensWhatTheUrlNames) {
   const TemporaryDirectory folder;
   const std::string url = "file://" + folder.path() + "/store";
@@ -430,7 +447,8 @@ TEST(OpenStore, OpensWhatTheUrlNames) {
   const auto store = open_store("c10dd://" + daemon.address() + "/job");
   store->set("k", "v");
   EXPECT_EQ(store->get("k", 0s), "v");
-  for (const char* wrong : {"", "hash", "file://relative", "redis://host", "c10dd:"}) {
+  for (const char* wrong :
+       {"", "hash", "file://relative", "redis://host", "redis://host/a/b", "c10dd:"}) {
     EXPECT_THROW(open_store(wrong), InvalidArgument) << wrong;
   }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the shared object of a backend. The object's symbols are local, so that they cannot collide
-// with another copy of the vendor library in the trainer. The object is never unloaded, because
-// vendor libraries keep threads and static objects.
+// The symbols of a module are local, so that they cannot collide with another copy of the vendor
+// library in the trainer. A module is never unloaded, because vendor libraries keep threads and
+// static objects.
+#include "client/internal/module_loader.h"
+
 #include <dlfcn.h>
 #include <link.h>
 
@@ -17,10 +19,9 @@
 #include <system_error>
 #include <vector>
 
-#include "collectives/backend.h"
 #include "protocol/format.h"
 
-namespace c10dd::collectives {
+namespace c10dd::client {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,8 +33,7 @@ namespace fs = std::filesystem;
 std::vector<fs::path> linked_folders() {
   Dl_info info = {};
   void* extra = nullptr;
-  if (dladdr1(reinterpret_cast<const void*>(&load_backend_module), &info, &extra,
-              RTLD_DL_LINKMAP) == 0) {
+  if (dladdr1(reinterpret_cast<const void*>(&load_module), &info, &extra, RTLD_DL_LINKMAP) == 0) {
     return {};
   }
   void* own = dlopen(static_cast<const link_map*>(extra)->l_name, RTLD_LAZY | RTLD_NOLOAD);
@@ -53,12 +53,12 @@ std::vector<fs::path> linked_folders() {
   return folders;
 }
 
-/// Returns the folders to search, in this order: C10DD_BACKEND_PATH, ../lib relative to the folder
-/// of the program, the folder of this library, linked_folders(). After these, load() searches the
-/// folders of ldconfig.
-std::vector<fs::path> search_folders() {
+/// Returns the folders to search, in this order: those of ModuleKind::path_variable, ../lib
+/// relative to the folder of the program, the folder of this library, linked_folders(). After
+/// these, load() searches the folders of ldconfig.
+std::vector<fs::path> search_folders(const ModuleKind& kind) {
   std::vector<fs::path> folders;
-  if (const char* path = std::getenv("C10DD_BACKEND_PATH")) {
+  if (const char* path = std::getenv(kind.path_variable)) {
     const std::string all = path;
     for (std::size_t begin = 0; begin <= all.size();) {
       const std::size_t end = std::min(all.find(':', begin), all.size());
@@ -70,8 +70,7 @@ std::vector<fs::path> search_folders() {
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (!error) folders.push_back((program.parent_path() / ".." / "lib").lexically_normal());
   Dl_info own = {};
-  if (dladdr(reinterpret_cast<const void*>(&load_backend_module), &own) != 0 &&
-      own.dli_fname != nullptr) {
+  if (dladdr(reinterpret_cast<const void*>(&load_module), &own) != 0 && own.dli_fname != nullptr) {
     folders.push_back(fs::absolute(own.dli_fname, error).parent_path());
   }
   for (fs::path& folder : linked_folders()) {
@@ -83,30 +82,31 @@ std::vector<fs::path> search_folders() {
 }
 
 /// Returns the description of a module. Fails if `file` is not a module or is from another build.
-Result<const BackendModule*> check(void* handle, const std::string& name, const std::string& file) {
-  using Entry = const BackendModule* (*)();
-  const auto entry = reinterpret_cast<Entry>(dlsym(handle, kBackendModuleSymbol));
+Result<const ModuleHead*> check(void* handle, const ModuleKind& kind, const std::string& name,
+                                const std::string& file) {
+  using Entry = const ModuleHead* (*)();
+  const auto entry = reinterpret_cast<Entry>(dlsym(handle, kind.symbol));
   if (entry == nullptr) {
-    return failure(Code::unsupported,
-                   "backend \"{}\": {} is not a backend module: it does not export {}", name, file,
-                   kBackendModuleSymbol);
+    return failure(Code::unsupported, "{} \"{}\": {} is not a {} module: it does not export {}",
+                   kind.what, name, file, kind.what, kind.symbol);
   }
-  const BackendModule* module = entry();
-  if (module->abi != kBackendAbi || module->setup_bytes != sizeof(BackendSetup) ||
+  const ModuleHead* module = entry();
+  if (module->abi != kind.abi || module->setup_bytes != kind.setup_bytes ||
       std::strcmp(module->compiler, __VERSION__) != 0) {
-    return failure(Code::unsupported,
-                   "backend \"{}\": {} has interface {} and compiler {}, but this library has {} "
-                   "and {}; install module and library from one build",
-                   name, file, module->abi, module->compiler, kBackendAbi, __VERSION__);
+    return failure(
+        Code::unsupported,
+        "{} \"{}\": {} has interface {} and compiler {}, but this library has {} and {}; "
+        "install module and library from one build",
+        kind.what, name, file, module->abi, module->compiler, kind.abi, __VERSION__);
   }
   return module;
 }
 
 /// Finds and loads the module.
-Result<const BackendModule*> load(const std::string& name) {
-  const std::string base = "libc10dd_" + name + ".so";
+Result<const ModuleHead*> load(const ModuleKind& kind, const std::string& name) {
+  const std::string base = kind.file_prefix + name + ".so";
   std::string searched;
-  for (const fs::path& folder : search_folders()) {
+  for (const fs::path& folder : search_folders(kind)) {
     const std::string file = (folder / base).string();
     std::error_code error;
     if (!fs::exists(file, error)) {
@@ -117,28 +117,32 @@ Result<const BackendModule*> load(const std::string& name) {
     // search further.
     void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-      return failure(Code::unsupported, "backend \"{}\" cannot be loaded: {}", name, dlerror());
+      return failure(Code::unsupported, "{} \"{}\" cannot be loaded: {}{}", kind.what, name,
+                     dlerror(), kind.remedy);
     }
-    return check(handle, name, file);
+    return check(handle, kind, name, file);
   }
-  if (void* handle = dlopen(base.c_str(), RTLD_NOW | RTLD_LOCAL)) return check(handle, name, base);
-  return failure(Code::invalid_argument,
-                 "backend \"{}\" not found: no {} in {}or the folders of ldconfig; set "
-                 "C10DD_BACKEND_PATH to its folder",
-                 name, base, searched);
+  if (void* handle = dlopen(base.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    return check(handle, kind, name, base);
+  }
+  return failure(
+      Code::invalid_argument,
+      "{} \"{}\" not found: no {} in {}or the folders of ldconfig; set {} to its folder{}",
+      kind.what, name, base, searched, kind.path_variable, kind.remedy);
 }
 
 }  // namespace
 
-Result<const BackendModule*> load_backend_module(const std::string& name) {
+Result<const ModuleHead*> load_module(const ModuleKind& kind, const std::string& name) {
   // A failure is not remembered: the next call searches for the module again.
   static std::mutex mutex;
-  static std::map<std::string, const BackendModule*> loaded;
+  static std::map<std::string, const ModuleHead*> loaded;
+  const std::string file = kind.file_prefix + name;
   const std::lock_guard lock(mutex);
-  if (const auto known = loaded.find(name); known != loaded.end()) return known->second;
-  auto module = load(name);
-  if (module) loaded.emplace(name, *module);
+  if (const auto known = loaded.find(file); known != loaded.end()) return known->second;
+  auto module = load(kind, name);
+  if (module) loaded.emplace(file, *module);
   return module;
 }
 
-}  // namespace c10dd::collectives
+}  // namespace c10dd::client

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/internal/stream.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace c10dd::client {
+namespace {
+
+constexpr std::chrono::milliseconds kConnectPatience{5'000};
+constexpr std::size_t kReadBytes = 64 * 1024;
+
+std::chrono::milliseconds left_until(Stream::Time end) {
+  const auto left = end - std::chrono::steady_clock::now();
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(left), std::chrono::milliseconds(0));
+}
+
+Failure lost(std::string why) { return failure(Code::unavailable, std::move(why)); }
+
+}  // namespace
+
+Result<Stream> Stream::connect(const std::string& address, Time end) {
+  constexpr int kNoInterrupt = -1;
+  // At least 1 ms, because an attempt without patience fails always.
+  const auto patience = std::clamp(left_until(end), std::chrono::milliseconds(1), kConnectPatience);
+  Result<Descriptor> socket = dial(address, kNoInterrupt, patience);
+  if (!socket) return socket.error();
+  return Stream(std::move(*socket));
+}
+
+/// Returns whether one of the events, or an error, has come until `end`.
+bool Stream::await(short events, Time end) const {
+  while (true) {
+    pollfd polled{socket_.get(), events, 0};
+    // poll() takes an int, which is less than the longest time-out.
+    const auto part = std::min(left_until(end), std::chrono::milliseconds(std::chrono::hours(1)));
+    const int ready = ::poll(&polled, 1, static_cast<int>(part.count()));
+    if (ready > 0) return true;
+    if (ready == 0 && std::chrono::steady_clock::now() >= end) return false;
+  }
+}
+
+Result<void> Stream::send(std::string_view bytes, Time end) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      if (!await(POLLOUT, end)) return lost("the server does not read");
+    } else if (errno != EINTR) {
+      return lost(error_text(errno));
+    }
+  }
+  return {};
+}
+
+Result<bool> Stream::receive(Bytes& in, Time end) {
+  const std::size_t before = in.size();
+  while (true) {
+    in.resize(before + kReadBytes);
+    const ssize_t got = ::recv(socket_.get(), in.data() + before, kReadBytes, 0);
+    const int error = errno;
+    in.resize(before + (got > 0 ? static_cast<std::size_t>(got) : 0));
+    if (got > 0) return true;
+    if (got == 0) return lost("the server has closed the connection");
+    if (error == EINTR) continue;
+    if (error != EAGAIN) return lost(error_text(error));
+    if (!await(POLLIN, end)) return false;
+  }
+}
+
+bool Stream::is_quiet() const {
+  char byte = 0;
+  return ::recv(socket_.get(), &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN;
+}
+
+}  // namespace c10dd::client

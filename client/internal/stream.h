@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A TCP connection whose calls block up to a deadline.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "client/internal/socket.h"
+#include "protocol/error.h"
+#include "protocol/types.h"
+
+namespace c10dd::client {
+
+/// Used by one thread at a time. After a failure, which has the code unavailable, the connection
+/// cannot be used.
+class Stream {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// Connects as dial() does, up to `end`, but for at most 5 s per address.
+  static Result<Stream> connect(const std::string& address, Time end);
+
+  /// Sends all bytes.
+  Result<void> send(std::string_view bytes, Time end);
+  /// Appends at least one byte to `in`. Returns false if no byte came until `end`. Fails if the
+  /// server has closed the connection.
+  Result<bool> receive(Bytes& in, Time end);
+
+  /// Returns whether the connection is open and no byte waits to be received.
+  bool is_quiet() const;
+
+ private:
+  explicit Stream(Descriptor socket) : socket_(std::move(socket)) {}
+  bool await(short events, Time end) const;
+
+  Descriptor socket_;
+};
+
+}  // namespace c10dd::client

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// A store on a Redis server. The keys of a job are one hash, and one sorted set that has their
+// names in byte order; each queue is a list. A call that waits subscribes to a channel for each
+// name that is missing, looks again, and then looks whenever messages have come for all of them.
+#include <set>
+#include <utility>
+
+#include "client/stores/checks.h"
+#include "client/stores/redis/link.h"
+#include "client/stores/redis/script.h"
+#include "client/stores/server_links.h"
+#include "protocol/address.h"
+#include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/parse.h"
+#include "protocol/wording.h"
+
+namespace c10dd::client::redis {
+namespace {
+
+using Keys = StoreServer::Keys;
+using Views = std::vector<std::string_view>;
+
+Views views(const Keys& keys) { return {keys.begin(), keys.end()}; }
+
+/// The bounds of ZRANGEBYLEX for the names that begin with a prefix.
+struct Range {
+  explicit Range(std::string prefix) {
+    if (!prefix.empty()) first = "[" + prefix;
+    // The first text behind all with this prefix: the last byte that can be raised is raised.
+    while (!prefix.empty() && prefix.back() == '\xff') prefix.pop_back();
+    if (prefix.empty()) return;
+    prefix.back() = static_cast<char>(static_cast<unsigned char>(prefix.back()) + 1);
+    last = "(" + prefix;
+  }
+  std::string first = "-";
+  std::string last = "+";
+};
+
+class RedisServer final : public StoreServer {
+ public:
+  explicit RedisServer(const ServerUrl& url)
+      : prefix_("c10dd-store:{" + url.path + "}:"),
+        values_(prefix_ + "values"),
+        names_(prefix_ + "names"),
+        channel_(prefix_ + "came:"),
+        links_("Redis at " + address_text(url.host, url.port),
+               "start a Redis server there, or correct the URL of the store",
+               [url](Clock::time_point end) { return Link::open(url, kScript, end); }) {}
+
+  /// Connects and logs in.
+  Result<void> start(Clock::time_point end) {
+    return links_.read(end, [](Link&) { return Result<void>(); });
+  }
+
+  Result<Found> get(const Keys& keys, Limit limit) override {
+    return await(limit, [&]() -> Result<Found> {
+      const Result<Reply> reply = read("get", views(keys), {}, limit);
+      if (!reply) return reply.error();
+      Found found;
+      for (std::size_t i = 0; i < reply->size(); ++i) {
+        const Reply value = (*reply)[i];
+        if (value.is_nil()) found.missing.push_back(keys[i]);
+        found.values.emplace_back(value.text());
+      }
+      return found;
+    });
+  }
+
+  Result<Found> wait(const Keys& keys, Limit limit) override {
+    Keys queues;
+    for (const std::string& key : keys) queues.push_back(queue(key));
+    return await(limit, [&]() -> Result<Found> {
+      const Result<Reply> reply = read("exist", views(keys), views(queues), limit);
+      if (!reply) return reply.error();
+      Found found;
+      for (std::size_t i = 0; i < reply->text().size(); ++i) {
+        if (reply->text()[i] == '0') found.missing.push_back(keys[i]);
+      }
+      return found;
+    });
+  }
+
+  Result<void> set(const Keys& keys, const Keys& values, Limit limit) override {
+    Views pairs;
+    pairs.reserve(2 * keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      pairs.emplace_back(keys[i]);
+      pairs.emplace_back(values[i]);
+    }
+    const Result<Reply> reply = change("set", pairs, {}, limit);
+    if (!reply) return reply.error();
+    return {};
+  }
+
+  Result<std::int64_t> add(const std::string& key, std::int64_t delta, Limit limit) override {
+    const Result<Reply> reply = change("add", {key, std::to_string(delta)}, {}, limit);
+    if (!reply) return reply.error();
+    if (reply->size() != 2) return failure(Code::internal, "Redis: the sum is missing");
+    const std::string_view value = (*reply)[1].text();
+    const auto number = parse_number<std::int64_t>(value);
+    if ((*reply)[0].text() == "sum" && number) return *number;
+    if ((*reply)[0].text().find("overflow") != std::string_view::npos && number) {
+      return sum_overflows(*number, delta);
+    }
+    return not_a_counter(key, value.size());
+  }
+
+  Result<std::uint64_t> append(const std::string& key, std::string_view value,
+                               Limit limit) override {
+    const auto length =
+        number(change("append", {key, value, std::to_string(limits::kValueBytes)}, {}, limit));
+    if (length && *length > limits::kValueBytes) return value_too_large(*length);
+    return length;
+  }
+
+  Result<std::string> compare_set(const std::string& key, const std::string& expected,
+                                  const std::string& desired, Limit limit) override {
+    const Result<Reply> reply = change("compare_set", {key, expected, desired}, {}, limit);
+    if (!reply) return reply.error();
+    if (reply->size() > 0 && (*reply)[0].integer() == 1) return desired;
+    if (reply->size() < 2 || (*reply)[1].is_nil()) return expected;  // as c10d does
+    return std::string((*reply)[1].text());
+  }
+
+  Result<bool> remove(const std::string& key, Limit limit) override {
+    const auto removed = number(change("remove", {key}, {}, limit));
+    if (!removed) return removed.error();
+    return *removed == 1;
+  }
+
+  Result<std::uint64_t> remove_prefix(const std::string& prefix, Limit limit) override {
+    const Range range(prefix);
+    return number(change("remove_prefix", {range.first, range.last}, {}, limit));
+  }
+
+  Result<Keys> list(const std::string& prefix, Limit limit) override {
+    const Result<Reply> reply = read_range("ZRANGEBYLEX", prefix, limit);
+    if (!reply) return reply.error();
+    Keys keys;
+    keys.reserve(reply->size());
+    for (std::size_t i = 0; i < reply->size(); ++i) keys.emplace_back((*reply)[i].text());
+    return keys;
+  }
+
+  Result<std::uint64_t> count(const std::string& prefix, Limit limit) override {
+    return number(read_range("ZLEXCOUNT", prefix, limit));
+  }
+
+  Result<std::uint64_t> queue_push(const std::string& key, std::string_view value,
+                                   Limit limit) override {
+    return number(change("push", {key, value}, {queue(key)}, limit));
+  }
+
+  Result<std::optional<std::string>> queue_pop(const std::string& key, Limit limit) override {
+    const Result<Found> found = await(limit, [&]() -> Result<Found> {
+      const Result<Reply> reply = change("pop", {}, {queue(key)}, limit);
+      if (!reply) return reply.error();
+      Found one;
+      if (reply->is_nil()) one.missing.push_back(key);
+      one.values.emplace_back(reply->text());
+      return one;
+    });
+    if (!found) return found.error();
+    if (!found->missing.empty()) return std::optional<std::string>();
+    return std::optional(found->values.front());
+  }
+
+  Result<std::uint64_t> queue_length(const std::string& key, Limit limit) override {
+    RespCommand command;
+    command << "LLEN" << queue(key);
+    return number(
+        links_.read(limit.end, [&](Link& link) { return link.call(command, limit.end); }));
+  }
+
+ private:
+  std::string queue(const std::string& key) const { return prefix_ + "queue:" + key; }
+
+  static Result<std::uint64_t> number(const Result<Reply>& reply) {
+    if (!reply) return reply.error();
+    return static_cast<std::uint64_t>(reply->integer());
+  }
+
+  Result<Reply> read(std::string_view op, const Views& arguments, const Views& queues,
+                     Limit limit) {
+    const ScriptCall call = script_call(op, arguments, queues);
+    return links_.read(limit.end, [&](Link& link) { return link.run_script(call, limit.end); });
+  }
+
+  Result<Reply> change(std::string_view op, const Views& arguments, const Views& queues,
+                       Limit limit) {
+    const ScriptCall call = script_call(op, arguments, queues);
+    return links_.change(limit.end, [&](Link& link) { return link.run_script(call, limit.end); });
+  }
+
+  ScriptCall script_call(std::string_view op, const Views& arguments, const Views& queues) const {
+    ScriptCall call{{values_, names_}, {op, channel_}};
+    call.keys.insert(call.keys.end(), queues.begin(), queues.end());
+    call.arguments.insert(call.arguments.end(), arguments.begin(), arguments.end());
+    return call;
+  }
+
+  Result<Reply> read_range(std::string_view verb, const std::string& prefix, Limit limit) {
+    const Range range(prefix);
+    RespCommand command;
+    command << verb << names_ << range.first << range.last;
+    return links_.read(limit.end, [&](Link& link) { return link.call(command, limit.end); });
+  }
+
+  /// Returns what `look` finds. If the limit allows, waits until it finds all.
+  template <class Look>
+  Result<Found> await(Limit limit, const Look& look) {
+    Result<Found> found = look();
+    while (found && !found->missing.empty() && limit.waits && Clock::now() < limit.end) {
+      found =
+          links_.read(limit.end, [&](Link& link) { return listen(link, *found, limit.end, look); });
+    }
+    return found;
+  }
+
+  /// Subscribes to what is missing, looks, and looks again when all of it has come.
+  template <class Look>
+  Result<Found> listen(Link& link, const Found& before, Clock::time_point end, const Look& look) {
+    std::set<std::string> coming;
+    for (const std::string& name : before.missing) coming.insert(channel_ + name);
+    if (Result<void> done = link.subscribe({coming.begin(), coming.end()}, end); !done) {
+      return done.error();
+    }
+    while (true) {
+      Result<Found> found = look();
+      if (!found) return found;
+      if (found->missing.empty() || Clock::now() >= end) {
+        // The reply counts, whatever becomes of this connection.
+        static_cast<void>(link.unsubscribe(end));
+        return found;
+      }
+      coming.clear();
+      for (const std::string& name : found->missing) coming.insert(channel_ + name);
+      while (!coming.empty()) {
+        const Result<std::string> name = link.next_message(end);
+        if (!name) return name.error();
+        if (name->empty()) break;  // the time is over; look once more
+        coming.erase(*name);
+      }
+    }
+  }
+
+  const std::string prefix_;  // of all keys of the job; in braces what a Redis Cluster hashes
+  const std::string values_;
+  const std::string names_;
+  const std::string channel_;
+  ServerLinks<Link> links_;
+};
+
+Result<std::unique_ptr<StoreServer>> open(const StoreSetup& setup) {
+  auto server = std::make_unique<RedisServer>(setup.url);
+  if (Result<void> started = server->start(setup.end); !started) return started.error();
+  return std::unique_ptr<StoreServer>(std::move(server));
+}
+
+}  // namespace
+}  // namespace c10dd::client::redis
+
+extern "C" __attribute__((visibility("default"))) const c10dd::client::ModuleHead*
+c10dd_store_module() {
+  static const c10dd::client::StoreModule module = {.open = &c10dd::client::redis::open};
+  return &module.head;
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// To add a store: a line in store_kinds(). A server is started at the first use, one for all tests
+// of this process.
+#include "tests/unit/client/store_kinds.h"
+
+#include "client/client.h"
+#include "tests/integration/daemon_process.h"
+#include "tests/unit/temporary_directory.h"
+#if C10DD_WITH_REDIS
+#include "tests/unit/store/redis_server.h"
+#endif
+
+namespace c10dd::test {
+namespace {
+
+/// A new job for each store.
+std::shared_ptr<Store> make_daemon_store() {
+  static DaemonProcess daemon("memory:");
+  static std::vector<std::shared_ptr<Client>> clients;
+  if (daemon.pid() < 0) daemon.start();
+  const std::string job = "job" + std::to_string(clients.size());
+  clients.push_back(Client::connect("c10dd://" + daemon.address() + "/" + job));
+  return clients.back()->store();
+}
+
+/// A new file for each store.
+std::shared_ptr<Store> make_file_store_somewhere() {
+  static const TemporaryDirectory folder;
+  static int files = 0;
+  return make_file_store(folder.path() + "/store" + std::to_string(files++));
+}
+
+std::shared_ptr<Store> make_prefix_of_hash() {
+  auto below = make_hash_store();
+  below->set("a", "of somebody else");
+  below->set("p", "of somebody else");
+  below->set("p0", "of somebody else");
+  return make_prefix_store("p", below);
+}
+
+/// A store whose URL ends with the name of a job or with a prefix, and which is a new one for each
+/// store. `base` starts the server.
+StoreKind by_url(std::string name, std::function<std::string()> base) {
+  const auto stores = std::make_shared<int>(0);
+  const auto open = [base = std::move(base), stores] {
+    return open_store(base() + "/job" + std::to_string(*stores));
+  };
+  StoreKind kind;
+  kind.name = std::move(name);
+  kind.make = [open, stores] {
+    ++*stores;
+    return open();
+  };
+  kind.again = open;
+  return kind;
+}
+
+#if C10DD_WITH_REDIS
+StoreKind redis() {
+  StoreKind kind = by_url("redis", [] {
+    static const store::RedisServer server;
+    return "redis://127.0.0.1:" + std::to_string(server.port());
+  });
+  kind.absent = [] { return store::RedisServer::installed() ? "" : "no redis-server in PATH"; };
+  return kind;
+}
+#endif
+
+std::vector<StoreKind> make_kinds() {
+  std::vector<StoreKind> kinds;
+  kinds.push_back({"hash", make_hash_store});
+  kinds.push_back({"file", make_file_store_somewhere});
+  kinds.push_back({"prefix", make_prefix_of_hash});
+  kinds.push_back({"daemon", make_daemon_store});
+  kinds.push_back({"prefix_of_daemon", [] { return make_prefix_store("p", make_daemon_store()); }});
+#if C10DD_WITH_REDIS
+  kinds.push_back(redis());
+#endif
+  return kinds;
+}
+
+}  // namespace
+
+const std::vector<StoreKind>& store_kinds() {
+  static const std::vector<StoreKind> kinds = make_kinds();
+  return kinds;
+}
+
+}  // namespace c10dd::test
