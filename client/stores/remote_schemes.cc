@@ -26,6 +26,8 @@ constexpr Scheme kSchemes[] = {
     {"redis", "redis://[[user]:password@]host:port/job",
      "; it is part of a build of c10dd that has libhiredis, and needs the package libhiredis0.14",
      6379, true, true},
+    {"tcp", "tcp://host:port[/prefix]", "; it is part of every build of c10dd", 29500, false,
+     false},
 };
 
 const Scheme* scheme_of(std::string_view url) {
@@ -48,7 +50,10 @@ Result<ServerUrl> parse(const Scheme& scheme, std::string_view text) {
   if (!scheme.logs_in && !url->password.empty()) {
     return refused(scheme, "it has a user or password, which this store cannot use");
   }
-  if (!scheme.has_job) return url;
+  if (!scheme.has_job) {
+    if (url->path.find_first_of("?#") == std::string::npos) return url;
+    return refused(scheme, "the prefix has a ? or #");
+  }
   if (url->path.empty()) return refused(scheme, "the job is missing");
   if (url->path.size() > limits::kNameBytes) {
     return refused(scheme, format("the job's name has {} bytes, limit {}", url->path.size(),

@@ -54,6 +54,14 @@ class ServerLinks {
     return run(end, true, ask);
   }
 
+  /// Returns the failure of a change whose reply was lost, for this reason.
+  Failure unknown(const Failure& reason) const {
+    return failure(Code::outcome_unknown,
+                   "{}: {}; the change may or may not have been made: read the state before you "
+                   "repeat it",
+                   server_, reason.detail);
+  }
+
  private:
   template <class Ask>
   std::invoke_result_t<Ask, Link&> run(Clock::time_point end, bool changes, const Ask& ask) {
@@ -68,12 +76,7 @@ class ServerLinks {
         give_back(std::move(*link));
         if (result || result.error().code != Code::unavailable) return result;
         reason = result.error();
-        if (changes && lost) {
-          return failure(Code::outcome_unknown,
-                         "{}: {}; the change may or may not have been made: read the state before "
-                         "you repeat it",
-                         server_, reason.detail);
-        }
+        if (changes && lost) return unknown(reason);
       } else {
         reason = link.error();
         if (reason.code != Code::unavailable && reason.code != Code::not_found) return reason;

@@ -143,15 +143,18 @@ TEST_P(StoreContract, AddCountsInDecimal) {
 }
 
 TEST_P(StoreContract, AddRefusesWhatIsNoNumberAndWhatOverflows) {
-  NEEDS("strict_add");
-  for (const char* text : {"", "x", "1x", " 1", "9223372036854775808"}) {
+  Keys texts = {"", "x", "9223372036854775808"};
+  if (!lacks("strict_add")) texts.insert(texts.end(), {"1x", " 1"});
+  for (const std::string& text : texts) {
     store_->set("text", text);
     EXPECT_EQ(code_of([&] { store_->add("text", 1); }), Code::wrong_type) << text;
     EXPECT_EQ(store_->get("text"), text);
   }
-  store_->set("most", std::to_string(std::numeric_limits<std::int64_t>::max()));
+  const std::string most = std::to_string(std::numeric_limits<std::int64_t>::max());
+  store_->set("most", most);
   EXPECT_EQ(code_of([&] { store_->add("most", 1); }), Code::out_of_range);
-  EXPECT_EQ(store_->get("most"), std::to_string(std::numeric_limits<std::int64_t>::max()));
+  NEEDS("strict_add");
+  EXPECT_EQ(store_->get("most"), most);
 }
 
 TEST_P(StoreContract, AddsOfManyThreadsAllCount) {

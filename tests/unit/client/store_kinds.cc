@@ -13,14 +13,32 @@
 namespace c10dd::test {
 namespace {
 
-/// A new job for each store.
-std::shared_ptr<Store> make_daemon_store() {
+/// A client of a new job.
+std::shared_ptr<Client> new_client() {
   static DaemonProcess daemon("memory:");
   static std::vector<std::shared_ptr<Client>> clients;
   if (daemon.pid() < 0) daemon.start();
   const std::string job = "job" + std::to_string(clients.size());
   clients.push_back(Client::connect("c10dd://" + daemon.address() + "/" + job));
-  return clients.back()->store();
+  return clients.back();
+}
+
+std::shared_ptr<Store> make_daemon_store() { return new_client()->store(); }
+
+/// The daemon's listener for TCPStore; a new endpoint for each store.
+StoreKind tcp_of_daemon() {
+  const auto url = std::make_shared<std::string>();
+  const auto open = [url] { return open_store(*url); };
+  StoreKind kind;
+  kind.name = "tcp_of_daemon";
+  kind.make = [url, open] {
+    const LeasedEndpoint endpoint = new_client()->lease_endpoint("main", {.run = "run"});
+    *url = "tcp://" + endpoint.host + ":" + std::to_string(endpoint.port);
+    return open();
+  };
+  kind.again = open;
+  kind.lacks = {"remove_prefix", "strict_add"};
+  return kind;
 }
 
 /// A new file for each store.
@@ -73,6 +91,7 @@ std::vector<StoreKind> make_kinds() {
   kinds.push_back({"prefix", make_prefix_of_hash});
   kinds.push_back({"daemon", make_daemon_store});
   kinds.push_back({"prefix_of_daemon", [] { return make_prefix_store("p", make_daemon_store()); }});
+  kinds.push_back(tcp_of_daemon());
 #if C10DD_WITH_REDIS
   kinds.push_back(redis());
 #endif

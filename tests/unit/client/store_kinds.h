@@ -21,8 +21,8 @@ struct StoreKind {
   std::function<std::shared_ptr<Store>()> again = {};
   /// Why there is nothing to test: the server that is not installed. Empty: it is there.
   std::function<std::string()> absent = [] { return std::string(); };
-  /// What the server cannot do. These operations fail with unsupported; "strict_add" is the check
-  /// that add() finds a decimal integer, and that the sum fits.
+  /// What the server cannot do. These operations fail with unsupported. Without "strict_add", add()
+  /// takes a text that only begins with an integer, and may store a sum that has overflowed.
   std::set<std::string> lacks = {};
 };
 
