@@ -60,6 +60,13 @@ void check_pairs(const std::vector<std::string>& keys, const std::vector<std::st
   }
 }
 
+std::string end_of_prefix(std::string prefix) {
+  while (!prefix.empty() && prefix.back() == '\xff') prefix.pop_back();
+  if (prefix.empty()) return prefix;
+  prefix.back() = static_cast<char>(static_cast<unsigned char>(prefix.back()) + 1);
+  return prefix;
+}
+
 Failure value_too_large(std::size_t bytes) {
   return failure(Code::too_large, "value too large: {} bytes, limit {}", bytes,
                  limits::kValueBytes);

@@ -19,6 +19,10 @@ void check_count(const char* op, std::size_t keys);
 void check_keys(const char* op, const std::vector<std::string>& keys);
 void check_pairs(const std::vector<std::string>& keys, const std::vector<std::string>& values);
 
+/// Returns the first text, in byte order, behind all that begin with `prefix`; empty if there is
+/// none.
+std::string end_of_prefix(std::string prefix);
+
 Failure value_too_large(std::size_t bytes);
 /// Returns the failure of an add() whose sum does not fit 64 bits.
 Failure sum_overflows(std::int64_t value, std::int64_t delta);

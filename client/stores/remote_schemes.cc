@@ -26,6 +26,8 @@ constexpr Scheme kSchemes[] = {
     {"redis", "redis://[[user]:password@]host:port/job",
      "; it is part of a build of c10dd that has libhiredis, and needs the package libhiredis0.14",
      6379, true, true},
+    {"etcd", "etcd://host:port/job", "; it needs the package libboost-json1.81.0", 2379, false,
+     true},
     {"tcp", "tcp://host:port[/prefix]", "; it is part of every build of c10dd", 29500, false,
      false},
 };

@@ -79,7 +79,9 @@ class ServerLinks {
         if (changes && lost) return unknown(reason);
       } else {
         reason = link.error();
-        if (reason.code != Code::unavailable && reason.code != Code::not_found) return reason;
+        if (reason.code != Code::unavailable && reason.code != Code::not_found) {
+          return failure(reason.code, "{}: {}", server_, reason.detail);
+        }
       }
       const Clock::time_point next = Clock::now() + backoff.next();
       if (next >= end) {

@@ -221,34 +221,34 @@ RedisServer::RedisServer(const std::string& appendfsync) {
   await(*child_, "redis-server", address(), "PING\r\n", "+PONG");
 }
 
-EtcdServer::EtcdServer() {
+EtcdServer::EtcdServer(const std::vector<std::string>& options) {
   const auto url = [](std::uint16_t port) { return "http://127.0.0.1:" + std::to_string(port); };
   port_ = listen_anywhere().port;
   const std::string clients = url(port_);
   const std::string peers = url(listen_anywhere().port);
-  child_ = std::make_unique<Child>([&] {
-    become({"etcd",
-            "--name",
-            "bench",
-            "--data-dir",
-            directory_.path() + "/etcd",
-            "--listen-client-urls",
-            clients,
-            "--advertise-client-urls",
-            clients,
-            "--listen-peer-urls",
-            peers,
-            "--initial-advertise-peer-urls",
-            peers,
-            "--initial-cluster",
-            "bench=" + peers,
-            "--logger",
-            "zap",
-            "--log-level",
-            "fatal",
-            "--quota-backend-bytes",
-            "8589934592"});
-  });
+  std::vector<std::string> command = {"etcd",
+                                      "--name",
+                                      "bench",
+                                      "--data-dir",
+                                      directory_.path() + "/etcd",
+                                      "--listen-client-urls",
+                                      clients,
+                                      "--advertise-client-urls",
+                                      clients,
+                                      "--listen-peer-urls",
+                                      peers,
+                                      "--initial-advertise-peer-urls",
+                                      peers,
+                                      "--initial-cluster",
+                                      "bench=" + peers,
+                                      "--logger",
+                                      "zap",
+                                      "--log-level",
+                                      "fatal",
+                                      "--quota-backend-bytes",
+                                      "8589934592"};
+  command.insert(command.end(), options.begin(), options.end());
+  child_ = std::make_unique<Child>([&] { become(command); });
   await(*child_, "etcd", address(), "GET /health HTTP/1.0\r\n\r\n", "\"health\":\"true\"");
 }
 

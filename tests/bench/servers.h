@@ -108,10 +108,10 @@ class RedisServer {
   std::unique_ptr<Child> child_;
 };
 
-/// An etcd of one member, which syncs its log before it answers.
+/// An etcd of one member, which syncs its log before it answers. `options` are added to its own.
 class EtcdServer {
  public:
-  EtcdServer();
+  explicit EtcdServer(const std::vector<std::string>& options = {});
   Address address() const { return {"127.0.0.1", port_}; }
   pid_t process() const { return child_->process(); }
 

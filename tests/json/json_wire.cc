@@ -6,10 +6,10 @@
 #include <boost/json.hpp>
 #include <concepts>
 
+#include "protocol/base64.h"
 #include "protocol/fields.h"
 #include "protocol/json_text.h"
 #include "protocol/utf8.h"
-#include "tests/json/base64.h"
 
 namespace c10dd::json {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <boost/json/parse.hpp>
 
+#include "protocol/base64.h"
 #include "protocol/utf8.h"
-#include "tests/json/base64.h"
 #include "tests/unit/protocol/wire_samples.h"
 
 namespace c10dd::json {

@@ -11,8 +11,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "protocol/base64.h"
 #include "protocol/native_wire.h"
-#include "tests/json/base64.h"
 
 namespace c10dd::torture {
 namespace {

@@ -25,13 +25,9 @@ Views views(const Keys& keys) { return {keys.begin(), keys.end()}; }
 
 /// The bounds of ZRANGEBYLEX for the names that begin with a prefix.
 struct Range {
-  explicit Range(std::string prefix) {
+  explicit Range(const std::string& prefix) {
     if (!prefix.empty()) first = "[" + prefix;
-    // The first text behind all with this prefix: the last byte that can be raised is raised.
-    while (!prefix.empty() && prefix.back() == '\xff') prefix.pop_back();
-    if (prefix.empty()) return;
-    prefix.back() = static_cast<char>(static_cast<unsigned char>(prefix.back()) + 1);
-    last = "(" + prefix;
+    if (const std::string end = end_of_prefix(prefix); !end.empty()) last = "(" + end;
   }
   std::string first = "-";
   std::string last = "+";

@@ -4,7 +4,9 @@
 #include "tests/unit/client/store_kinds.h"
 
 #include "client/client.h"
+#include "tests/bench/servers.h"
 #include "tests/integration/daemon_process.h"
+#include "tests/integration/installed_program.h"
 #include "tests/unit/temporary_directory.h"
 #if C10DD_WITH_REDIS
 #include "tests/unit/store/redis_server.h"
@@ -84,6 +86,17 @@ StoreKind redis() {
 }
 #endif
 
+/// With limits that let it take the largest value, and the keys of one multi_set.
+StoreKind etcd() {
+  StoreKind kind = by_url("etcd", [] {
+    static const bench::EtcdServer server(
+        {"--max-request-bytes", "33554432", "--max-txn-ops", "200000"});
+    return "etcd://127.0.0.1:" + std::to_string(server.address().port);
+  });
+  kind.absent = [] { return installed_program("etcd").empty() ? "no etcd in PATH" : ""; };
+  return kind;
+}
+
 std::vector<StoreKind> make_kinds() {
   std::vector<StoreKind> kinds;
   kinds.push_back({"hash", make_hash_store});
@@ -92,6 +105,7 @@ std::vector<StoreKind> make_kinds() {
   kinds.push_back({"daemon", make_daemon_store});
   kinds.push_back({"prefix_of_daemon", [] { return make_prefix_store("p", make_daemon_store()); }});
   kinds.push_back(tcp_of_daemon());
+  kinds.push_back(etcd());
 #if C10DD_WITH_REDIS
   kinds.push_back(redis());
 #endif

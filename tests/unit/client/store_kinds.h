@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ struct StoreKind {
   /// takes a text that only begins with an integer, and may store a sum that has overflowed.
   std::set<std::string> lacks = {};
 };
+
+/// For GoogleTest, which would show the bytes.
+inline void PrintTo(const StoreKind& kind, std::ostream* out) { *out << kind.name; }
 
 const std::vector<StoreKind>& store_kinds();
 

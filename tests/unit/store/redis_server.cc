@@ -10,25 +10,16 @@
 
 #include <array>
 #include <chrono>
-#include <cstdlib>
-#include <sstream>
 
 #include "store/redis/commands.h"
+#include "tests/integration/installed_program.h"
 
 namespace c10dd::store {
 namespace {
 
 constexpr std::chrono::seconds kStartDeadline{20};
 
-std::string program() {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "/usr/bin");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = folder + "/redis-server";
-    if (::access(file.c_str(), X_OK) == 0) return file;
-  }
-  return {};
-}
+std::string program() { return test::installed_program("redis-server"); }
 
 /// Reads until the text appears; false at the end of the output or the deadline.
 bool wait_for(int output, const std::string& text) {

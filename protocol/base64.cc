@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every three bytes become four digits of six bits each.
-#include "tests/json/base64.h"
+#include "protocol/base64.h"
 
 #include <array>
 #include <cstdint>
