@@ -21,6 +21,7 @@ import urllib.request
 from pathlib import Path
 
 from collective_table import read_collectives, table
+from fleet import Fleet
 from processes import Failed, Processes
 
 HERE = Path(__file__).resolve().parent
@@ -81,18 +82,30 @@ def start_redis(processes, folder):
 class Daemon:
     """The daemon c10dd, which is killed and started again on the same port."""
 
-    def __init__(self, processes, engine):
+    what = killed = "the daemon"
+    outages_max = OUTAGES_MAX
+
+    def __init__(self, processes, engine, name="daemon", options=()):
         self.processes = processes
         self.engine = engine
+        self.name = name
+        self.options = list(options)
         self.address = f"127.0.0.1:{reserve_port()}"
         self.process = None
         self.killed_at = None
         self.away = 0.0  # seconds in all
 
+    @property
+    def addresses(self):
+        return self.address
+
+    def serve_again(self):
+        self.start()
+
     def start(self):
         self.process = self.processes.start(
-            "daemon", [str(BIN / "c10dd"), "--listen", self.address, "--engine", self.engine],
-            clean_environment())
+            self.name, [str(BIN / "c10dd"), "--listen", self.address, "--engine", self.engine,
+                        *self.options], clean_environment())
         line = self.processes.first_line(self.process)
         if line is None or not line.startswith("listening on "):
             raise Failed(f"the daemon did not start{self.process.error_tail()}")
@@ -172,15 +185,15 @@ class Outages:
         self.daemon.kill()
         self.count += 1
         self.waiting = {}
-        say(f"== SIGKILL to the daemon in the middle of epoch {epoch}; training goes on")
+        say(f"== SIGKILL to {self.daemon.killed} in the middle of epoch {epoch}; training goes on")
 
     def restart(self, epoch):
-        self.daemon.start()
-        say(f"== the daemon is back on {self.daemon.address} after {self.daemon.away:.2f} s")
+        self.daemon.serve_again()
+        say(f"== {self.daemon.what} is back on {self.daemon.address} after {self.daemon.away:.2f} s")
         self.all_waited = all(CALLS <= calls for calls in self.waiting.values())
         self.half = set()
         self.next_epoch = None
-        if not self.all_waited and self.count < OUTAGES_MAX:
+        if not self.all_waited and self.count < min(OUTAGES_MAX, self.daemon.outages_max):
             self.next_epoch = epoch + 2
 
 
@@ -223,7 +236,7 @@ def train_with_ranks(processes, daemon, options):
 
     ranks = []
     for rank in range(WORLD_SIZE):
-        environment = clean_environment(C10DD_URL=f"c10dd://{daemon.address}/{JOB}",
+        environment = clean_environment(C10DD_URL=f"c10dd://{daemon.addresses}/{JOB}",
                                         C10DD_RUN="demo", RANK=str(rank),
                                         WORLD_SIZE=str(WORLD_SIZE))
         ranks.append(processes.start(f"rank {rank}", digits(options), environment))
@@ -316,9 +329,13 @@ def demo(options, processes, folder):
     begin = time.monotonic()
     engine = (start_redis(processes, folder) if options.engine == "redis"
               else f"rocksdb:{folder}/state")
-    daemon = Daemon(processes, engine)
+    if options.daemons > 1:
+        daemon = Fleet([Daemon(processes, engine, f"daemon {number}", Fleet.OPTIONS)
+                        for number in range(1, options.daemons + 1)], engine, JOB, say)
+    else:
+        daemon = Daemon(processes, engine)
     daemon.start()
-    say(f"== the daemon listens on {daemon.address}, engine {engine}")
+    say(f"== {daemon.what} listens on {daemon.addresses}, engine {engine}")
     say(f"== {WORLD_SIZE} ranks train on the digits, {options.epochs} epochs, backend gloo")
     run, outages = train_with_ranks(processes, daemon, options)
     say("== the same batches in one process alone")
@@ -346,7 +363,13 @@ def main():
                         help="keep the daemon running for so long after the end")
     parser.add_argument("--limit", type=float, default=180, metavar="SECONDS",
                         help="fail if it takes longer; default: 180")
+    parser.add_argument("--daemons", type=int, default=1, metavar="N",
+                        help="with --engine redis: so many daemons share the server; the one that "
+                        "serves the job is killed and not started again; default: 1")
     options = parser.parse_args()
+    if options.daemons < 1 or (options.daemons > 1 and options.engine != "redis"):
+        parser.error(f"--daemons: {options.daemons} is not possible on {options.engine}: use 1, or "
+                     "--engine redis")
     if options.epochs < 4:
         parser.error(f"--epochs: {options.epochs} is less than 4: the outage needs an epoch in the "
                      "middle")

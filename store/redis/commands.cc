@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "protocol/format.h"
+#include "protocol/parse.h"
 #include "protocol/resp.h"
 #include "protocol/server_url.h"
 #include "store/job_head.h"

@@ -70,9 +70,9 @@ struct Loss {
   std::string ending;              ///< the reason that the daemon gives
   Duration served{0};              ///< for how long the daemon had served the job
   std::optional<Duration> silent;  ///< since the last frame
-  /// Since when its process counts its ttl, if the process lives.
-  std::optional<Duration> unconfirmed;
   std::optional<Duration> away;  ///< since the connection closed; it did not come back
+  /// For how long its process has counted its ttl, if the process lives.
+  std::optional<Duration> unconfirmed = {};
 };
 
 class Records {

@@ -19,7 +19,7 @@ namespace c10dd::core {
 
 class Groups {
  public:
-  explicit Groups(Duration takeover_grace) : liveness_(takeover_grace) {}
+  explicit Groups(Duration takeover_grace = {}) : liveness_(takeover_grace) {}
 
   // ---- requests of members
   Result<void> join(const SessionId& id, const Session& session, const Join& request, Moment& at);

@@ -54,7 +54,9 @@ class ScriptedEngine final : public Engine {
   bool shared() const override { return true; }
   Result<std::vector<JobNumber>> jobs() override { return std::vector<JobNumber>{}; }
   using Engine::claim;
-  Result<Claim> claim(JobNumber job, const Witness*) override { return Claim{job, 0}; }
+  Result<ClaimReply> claim(JobNumber job, const ClaimTerms&) override {
+    return ClaimReply(Claim{job, 0});
+  }
   Result<void> renew(const Ownership&) override { return {}; }
   Result<void> release(const Ownership&) override { return {}; }
   std::unique_ptr<RowReader> read(JobNumber) override { return nullptr; }
