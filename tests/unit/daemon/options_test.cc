@@ -80,7 +80,8 @@ class OptionsTest : public testing::Test {
 
 constexpr const char* kKnownKeys =
     "use one of listen, allow_insecure_listen, protocols, tcpstore_job, tcpstore_from, "
-    "tcpstore_legacy, endpoint_ports, http_hosts, engine, durability, shards, log_level, "
+    "tcpstore_legacy, endpoint_ports, http_hosts, engine, durability, lease, advertise, shards, "
+    "log_level, "
     "drain_timeout, run_grace, session_expiry, idle_timeout, max_connections, "
     "max_connections_per_address, max_jobs, max_bytes, max_keys_per_job, max_bytes_per_job, "
     "max_sessions_per_job, max_waits_per_job, max_queue_items_per_job, disk_reserve, disk_minimum, "

@@ -90,7 +90,7 @@ class EngineModel : public EngineTest {
     std::vector<JobBatch> batches;
     std::map<JobNumber, Revision> heads;
     for (std::uint64_t n = below(5); n > 0; --n) {
-      const JobNumber job = below(kJobs);
+      const JobNumber job = 1 + below(kJobs);  // job 0 has no owner on a shared engine
       const Model& model = models_[job];
       Revision& head = heads.try_emplace(job, model.revision).first->second;
       JobBatch batch = next_batch(job, head);
@@ -119,7 +119,7 @@ class EngineModel : public EngineTest {
   }
 
   void claim_some() {
-    const JobNumber job = below(kJobs);
+    const JobNumber job = 1 + below(kJobs);  // job 0 has no owner on a shared engine
     const Result<Claim> claim = engine_->claim(job);
     ASSERT_TRUE(claim) << claim.error().detail;
     Model& model = models_[job];
