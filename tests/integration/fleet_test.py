@@ -224,6 +224,71 @@ class Takeover(Fleet):
         self.assertTrue(any("does not hear" in detail for code, detail in replies if code == "unavailable"), replies)
 
 
+class ExactlyOnce(Fleet):
+    daemons = 3
+    cycles = int(os.environ.get("C10DD_CYCLES", "6"))
+
+    def setUp(self):
+        super().setUp()
+        self.session = os.urandom(16)
+        self.client = None
+        self.owner = None
+        self.sequence = 0
+        self.refused = 0  # requests and hellos that another daemon than the owner has refused
+
+    def add(self):
+        """Adds 1, as a client would: the same request of the same session, until a daemon has replied."""
+        self.sequence += 1
+        until = time.monotonic() + PATIENCE
+        while True:
+            for daemon in [self.owner] if self.client else self.fleet:
+                reply = None
+                with contextlib.suppress(OSError, EOFError):
+                    if self.client is None:
+                        self.client = Wire(daemon.address)
+                        self.client.socket.settimeout(1)
+                        self.owner = daemon
+                        reply = self.client.hello(session=self.session, job="A")
+                    if reply is None or reply.code == "ok":
+                        reply = self.client.add("n", 1, sequence=self.sequence, acked_below=self.sequence)
+                if reply is not None and reply.code == "ok":
+                    return
+                self.refused += reply is not None
+                if self.client is not None:
+                    self.client.close()
+                self.client = None
+            self.assertLess(time.monotonic(), until, "\n".join(d.errors() for d in self.fleet))
+            time.sleep(0.01)
+
+    def test_each_add_counts_once_over_kills_pauses_and_ends_of_owners(self):
+        takeovers = 0
+        for cycle in range(self.cycles):
+            for _ in range(30):
+                self.add()
+            victim = self.owner
+            if cycle % 3 == 0:
+                victim.kill()
+            elif cycle % 3 == 1:
+                os.kill(victim.process.pid, signal.SIGSTOP)
+            else:
+                self.assertEqual(0, victim.stop())
+            for _ in range(30):
+                self.add()
+            takeovers += victim is not self.owner
+            if cycle % 3 == 1:
+                os.kill(victim.process.pid, signal.SIGCONT)
+            else:
+                victim.start()
+        reply = self.client.get("n")
+        self.assertEqual("ok", reply.code, reply)
+        self.assertIn(str(self.sequence).encode(), reply.body)
+        self.assertEqual(self.cycles, takeovers)
+        print(f"{self.sequence} adds, {takeovers} takeovers, {self.refused} refusals", flush=True)
+        for daemon in self.fleet:
+            self.assertNotIn("state_rolled_back", daemon.errors())
+        self.client.close()
+
+
 class Retirement(Fleet):
     options = ["--lease", str(LEASE), "--run-grace", "1", "--session-expiry", "1"]
 

@@ -98,7 +98,8 @@ void DirectoryHost::locate(const std::string& job, const std::string& run, HostL
       back.dispatch([then, location] { then(location); });
     };
     const bool is_new = directory_ && !directory_->find(job, run) && !volatile_runs_.find(job, run);
-    if (fleet_ && is_new) return locate_new(job, run, answer);
+    // A change under way may have given the run a number that another daemon gives to another run.
+    if (fleet_ && directory_ && (is_new || busy_)) return locate_new(job, run, answer);
     answer(locate(job, run));
   });
 }

@@ -115,6 +115,10 @@ void JobHost::arrive(const JobLocation& location, HelloRequest request) {
     return refuse(request, unavailable("this daemon could not renew its lease of the engine"));
   }
   const JobRef slot = slot_of(location, request.hello.job, request.hello.run);
+  if (slot->name != request.hello.job || slot->run != request.hello.run) {
+    directory_.found_gone();  // the number is of another run by now
+    return refuse(request, unavailable("the run has got another number; ask again"));
+  }
   if (slot->serving) return attach(slot, request);
   if (slot->damaged_until) {
     if (loop_.now() < *slot->damaged_until) return refuse_hello(slot, request);

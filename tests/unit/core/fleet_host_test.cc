@@ -64,6 +64,25 @@ TEST_F(FleetHosts, ANewJobGetsOneNumberAndCostsNobodyItsEngine) {
   EXPECT_EQ(first.lost + second.lost, "");
 }
 
+TEST_F(FleetHosts, TwoNewJobsThatWereGivenOneNumberAreNotMixed) {
+  const auto a = std::make_shared<TestSink>();
+  const auto again = std::make_shared<TestSink>();
+  const auto b = std::make_shared<TestSink>();
+  // Both daemons decide on number 1, and the second one is faster.
+  first.loops[0]->turn([&] { first.host().hello(first.hello(a, "a", 1)); });
+  second.loops[0]->turn([&] { second.host().hello(second.hello(b, "b", 2)); });
+  second.settle();
+  first.loops[0]->turn([&] { first.host().hello(first.hello(again, "a", 3)); });
+  first.settle();
+  EXPECT_EQ(b->take(), Lines{"1:hello ok"});
+  EXPECT_EQ(a->take(), Lines{"1:hello ok"});
+  EXPECT_EQ(again->take(), Lines{"1:hello ok"});
+  EXPECT_EQ(a->job->name, "a");
+  EXPECT_EQ(again->job->name, "a");
+  EXPECT_NE(a->job->number, b->job->number);
+  EXPECT_EQ(again->job->number, a->job->number);
+}
+
 TEST_F(FleetHosts, ASilentOwnersJobGoesToTheNextThatIsAsked) {
   const auto owner = first.join("a", 1);
   set(first, owner, 1, "v");
