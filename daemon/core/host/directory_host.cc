@@ -97,9 +97,9 @@ void DirectoryHost::locate(const std::string& job, const std::string& run, HostL
     const auto answer = [&back, then](const Result<JobLocation>& location) {
       back.dispatch([then, location] { then(location); });
     };
-    const bool is_new = directory_ && !directory_->find(job, run) && !volatile_runs_.find(job, run);
     // A change under way may have given the run a number that another daemon gives to another run.
-    if (fleet_ && directory_ && (is_new || busy_)) return locate_new(job, run, answer);
+    const bool shared = fleet_ && directory_ && !volatile_runs_.find(job, run);
+    if (shared && (busy_ || !directory_->find(job, run))) return locate_new(job, run, answer);
     answer(locate(job, run));
   });
 }
