@@ -27,7 +27,9 @@ void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t g
 void DirectoryHost::lost() {
   directory_.reset();
   busy_ = behind_ = false;
-  for (const Change& change : std::exchange(changes_, {})) change.then({});
+  for (const Change& change : std::exchange(changes_, {})) {
+    if (change.then) change.then({});
+  }
 }
 
 void DirectoryHost::end_volatile(const std::string& job, const std::string& run) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes of a directory that several daemons share, and the owners of jobs.
-#include <algorithm>
-
 #include "daemon/core/host/directory_host.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"

@@ -284,7 +284,8 @@ void JobHost::drop_stored(const std::string& why) {
   for (const auto& [number, slot] : jobs) {
     if (slot->is_volatile && !planted(Planted::plain_run_dropped)) continue;
     slot->load_failure = why;
-    // In a fleet another daemon may own the job soon, so a hello that waited says nothing about it.
+    // A refused hello normally makes its job idle (refuse_hello()). In a fleet the job may soon
+    // belong to another daemon, so this daemon must not retire it for that.
     if (engine_ && engine_->in_fleet) slot->refusal = unavailable(why);
     drop(slot, unavailable(slot->load_failure));
     for (const auto& then : std::exchange(slot->when_loaded, {})) then();

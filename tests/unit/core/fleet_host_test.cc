@@ -215,6 +215,23 @@ TEST_F(FleetHosts, AStaleNameIsLookedUpAgain) {
   EXPECT_NE(sink->job->number, owner->job->number);
 }
 
+TEST_F(FleetHosts, ALostEngineEndsChangesThatNobodyWaitsFor) {
+  const auto owner = first.join("a", 1, 0, "r");
+  first.loops[0]->turn([&] { first.ask(owner, 1, Goodbye{}); });
+  first.settle();
+  std::optional<Result<void>> removed;
+  first.directory->remove("a", [&](Result<void> done) { removed = done; });
+  for (int i = 0; i < 20 && memory->jobs.contains(1); ++i) {  // until its rows are erased
+    first.work();
+    first.loops[0]->turn();
+  }
+  ASSERT_TRUE(removed && *removed);
+  first.directory->lost();  // while the mark is being erased
+  first.open();
+  first.settle();
+  EXPECT_EQ(memory->jobs[0].rows.size(), 2U) << "the mark is gone";
+}
+
 TEST_F(FleetHosts, AJobOfAnotherDaemonIsNotRemoved) {
   first.join("a", 1);
   second.beat();
