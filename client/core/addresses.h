@@ -50,6 +50,8 @@ class Addresses {
   /// Returns whether the caller may follow the last redirect at once. False after kQuickRedirects
   /// redirects without served() in between, so that daemons that name each other cause no load.
   bool quick() const { return redirects_ <= kQuickRedirects; }
+  /// Returns whether a daemon has named the owner since served().
+  bool redirected() const { return redirects_ > 0; }
   /// A session was opened, and a round ends. `fleet` has the addresses of all daemons.
   void welcome(const std::vector<std::string>& fleet);
   /// The daemon has replied to a heartbeat or to a call.

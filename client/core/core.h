@@ -142,6 +142,7 @@ class Core {
   void stay(std::string why, TimePoint now, Duration retry_after = Duration{0});
   void leave(std::string why, TimePoint now, bool slow = false);
   void turned_away(std::string why, TimePoint now, Duration retry_after);
+  Duration next_pause();
   void disconnect(TimePoint now, Duration delay);
   std::string cause() const;
   Duration heartbeat_patience() const;

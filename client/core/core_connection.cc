@@ -11,6 +11,7 @@ namespace c10dd::client {
 namespace {
 
 constexpr Duration kRetryAfterMin = std::chrono::milliseconds(10);
+constexpr Duration kRedirectPauseMax = std::chrono::milliseconds(200);
 constexpr Duration kRetryAfterMax = std::chrono::seconds(10);
 // How often the patience of Addresses fits into the time that a daemon may be unavailable. With
 // Addresses::kPatienceMax this is longer than any lease, whose end a daemon may wait for.
@@ -66,15 +67,21 @@ void Core::not_owner(const Failure& reason, TimePoint now) {
     return turned_away(std::move(why), now, reason.retry_after);
   }
   why_ = std::move(why);
-  disconnect(
-      now, bounded(reason.retry_after) + (addresses_.quick() ? Duration::zero() : backoff_.next()));
+  disconnect(now,
+             bounded(reason.retry_after) + (addresses_.quick() ? Duration::zero() : next_pause()));
 }
 
-/// Stays with a daemon that says when to come back, because it may be about to take over the job.
-/// Leaves it if it cannot serve for too long and another address is known.
+/// Goes on to the daemons that this one names. If it names none, stays as long as it says when to
+/// come back, because it may be about to take over the job. Leaves it if it cannot serve for too
+/// long and another address is known.
 void Core::unavailable(const Failure& reason, TimePoint now) {
   refused_or_unavailable(now);
   std::string why = "it cannot serve now: " + reason.detail;
+  if (addresses_.redirect(why, reason.addresses)) {
+    why_ = std::move(why);
+    return disconnect(now,
+                      std::max(kRetryAfterMin, bounded(reason.retry_after)) + backoff_.jitter());
+  }
   if (reason.retry_after <= Duration::zero() && state_ != State::open) {
     return turned_away(std::move(why), now, reason.retry_after);
   }
@@ -170,7 +177,7 @@ void Core::stay(std::string why, TimePoint now, Duration retry_after) {
 void Core::leave(std::string why, TimePoint now, bool slow) {
   why_ = std::move(why);
   const bool at_once = addresses_.leave(cause(), slow);
-  disconnect(now, at_once ? backoff_.jitter() : backoff_.next());
+  disconnect(now, at_once ? backoff_.jitter() : next_pause());
 }
 
 /// Ends the connection to a daemon that has refused the session, to connect at the next address
@@ -179,6 +186,13 @@ void Core::turned_away(std::string why, TimePoint now, Duration retry_after) {
   why_ = std::move(why);
   addresses_.leave(cause());
   disconnect(now, bounded(retry_after) + backoff_.next());
+}
+
+/// Returns how long to wait before an address that was tried already. The time grows, but stays
+/// short if a daemon has named an owner: it is there, and notices soon if that owner is dead.
+Duration Core::next_pause() {
+  const Duration pause = backoff_.next();
+  return addresses_.redirected() ? std::min(pause, kRedirectPauseMax) : pause;
 }
 
 void Core::disconnect(TimePoint now, Duration delay) {

@@ -14,7 +14,8 @@ constexpr std::chrono::hours kForgetAfter{1};
 }  // namespace
 
 void FleetMember::joined(SteadyTime sent) {
-  news_ = {directory_.fleet()->lease_end(sent), directory_.fleet()->addresses()};
+  news_ = {directory_.fleet()->lease_end(sent), directory_.fleet()->addresses(),
+           directory_.fleet()->others()};
 }
 
 void FleetMember::tick() {
@@ -50,7 +51,7 @@ void FleetMember::heard(SteadyTime sent, bool beats, const Heard& heard) {
         "the server has another state than the one that was read: it was erased or replaced");
   }
   news_ = {std::max(news_.lease_end, directory_.fleet()->lease_end(sent)),
-           directory_.fleet()->addresses()};
+           directory_.fleet()->addresses(), directory_.fleet()->others()};
   if (!std::exchange(held_, true)) shell_.report({FleetEvent::Kind::lease_renewed});
   shell_.tell(news_);
 }

@@ -72,6 +72,16 @@ std::vector<std::string> FleetView::addresses() const {
   return all;
 }
 
+std::vector<std::string> FleetView::others() const {
+  std::vector<std::string> all;
+  for (const auto& [process, other] : daemons_) {
+    if (process == self_ || is_silent(other) || other.row.facts.draining) continue;
+    const std::vector<std::string>& its = other.row.facts.addresses;
+    all.insert(all.end(), its.begin(), its.end());
+  }
+  return all;
+}
+
 std::optional<Conflict> conflict_of(const store::DaemonFacts& self, const FleetView& fleet) {
   for (const auto& [process, other] : fleet.daemons()) {
     const store::DaemonFacts& facts = other.row.facts;

@@ -61,6 +61,9 @@ class FleetView {
   /// Returns the addresses of all daemons of which heartbeats are heard; none if there is only one,
   /// because its clients need not try another address when it is slow.
   std::vector<std::string> addresses() const;
+  /// Returns the addresses of the other daemons that take jobs: where the clients of this one can
+  /// go while it cannot serve.
+  std::vector<std::string> others() const;
 
   struct Other {
     store::DaemonRow row;

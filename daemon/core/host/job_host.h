@@ -63,6 +63,7 @@ struct EngineState {
 struct FleetNews {
   SteadyTime lease_end;                ///< as FleetView::lease_end(), by HostLoop::boot_now()
   std::vector<std::string> addresses;  ///< of all daemons, for clients
+  std::vector<std::string> others;     ///< of those that may serve when this one cannot
 };
 
 /// A hello that is on its way to its job.
@@ -295,6 +296,7 @@ class JobHost {
   void judged(const JobRef& slot, const store::Holder& holder, const Judgement& judgement);
   void give_up_load(const JobRef& slot, Failure refusal);
   bool lease_holds() const;
+  Failure cannot_serve(std::string why) const;
   void check_lease();
   void begin_volatile(const JobRef& slot);
   void restore_pieces();

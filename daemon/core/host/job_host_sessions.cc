@@ -19,6 +19,14 @@ Failure unavailable(std::string detail) {
   return reason;
 }
 
+/// Returns the failure for clients of a daemon that cannot serve any job now. In a fleet it names
+/// the other daemons, which may serve meanwhile. A client stays with a daemon that names none.
+Failure JobHost::cannot_serve(std::string why) const {
+  Failure reason = unavailable(std::move(why));
+  reason.addresses = fleet_.others;
+  return reason;
+}
+
 void JobHost::refuse(const HelloRequest& request, Failure reason) {
   refuse(request.sink, request.channel, request.sequence, std::move(reason));
 }
@@ -41,7 +49,7 @@ void JobHost::refuse(const JobSlot::Refused& refused, Failure reason) {
 
 void JobHost::hello(HelloRequest request) {
   if (draining_) {
-    Failure reason = unavailable("the daemon is shutting down");
+    Failure reason = cannot_serve("the daemon is shutting down");
     reason.retry_after = kDrainRetry;
     return refuse(request, std::move(reason));
   }
@@ -51,7 +59,11 @@ void JobHost::hello(HelloRequest request) {
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
   auto located = [this, request = std::move(request)](const Result<JobLocation>& found) mutable {
-    if (!found) return refuse(request, found.error());
+    if (!found) {  // if the engine is not open, another daemon may serve the job
+      Failure reason = found.error();
+      if (reason.code == Code::unavailable) reason.addresses = fleet_.others;
+      return refuse(request, std::move(reason));
+    }
     JobHost& owner = *found->host;
     if (&owner == this) return arrive(*found, std::move(request));
     request.sink = std::make_shared<RemoteSink>(request.sink, loop_);
@@ -109,10 +121,10 @@ void JobHost::probe(const JobLocation& location, const std::string& job, const s
 void JobHost::arrive(const JobLocation& location, HelloRequest request) {
   const bool has_engine = engine_ && location.generation == engine_->generation;
   if (!has_engine && !VolatileRuns::owns(location.number)) {
-    return refuse(request, unavailable("the engine is being opened again"));
+    return refuse(request, cannot_serve("the engine is being opened again"));
   }
   if (!VolatileRuns::owns(location.number) && !lease_holds()) {
-    return refuse(request, unavailable("this daemon could not renew its lease of the engine"));
+    return refuse(request, cannot_serve("this daemon could not renew its lease of the engine"));
   }
   const JobRef slot = slot_of(location, request.hello.job, request.hello.run);
   if (slot->name != request.hello.job || slot->run != request.hello.run) {
@@ -286,8 +298,8 @@ void JobHost::drop_stored(const std::string& why) {
     slot->load_failure = why;
     // A refused hello normally makes its job idle (refuse_hello()). In a fleet the job may soon
     // belong to another daemon, so this daemon must not retire it for that.
-    if (engine_ && engine_->in_fleet) slot->refusal = unavailable(why);
-    drop(slot, unavailable(slot->load_failure));
+    if (engine_ && engine_->in_fleet) slot->refusal = cannot_serve(why);
+    drop(slot, cannot_serve(why));
     for (const auto& then : std::exchange(slot->when_loaded, {})) then();
   }
 }

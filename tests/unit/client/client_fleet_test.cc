@@ -217,7 +217,7 @@ TEST(ClientFleet, FollowsRedirectsInACircleWithBackOff) {
   };
   for (int i = 0; i < 4; ++i) EXPECT_EQ(follow(), Duration::zero()) << i;
   for (int i = 0; i < 40; ++i) follow();
-  EXPECT_GT(w.now - TimePoint(), seconds(8)) << "it does not spin";
+  EXPECT_GT(w.now - TimePoint(), seconds(5)) << "it does not spin";
   EXPECT_NE(w.core.absence(w.now).find("the redirects lead in a circle: a:1 -> b:1 -> a:1"),
             std::string::npos)
       << w.core.absence(w.now);
@@ -280,6 +280,30 @@ TEST(ClientFleet, StaysWhereItIsToldWhenToComeBack) {
   const Duration waited = wait_for_dial(w);
   EXPECT_GE(waited, milliseconds(300));
   EXPECT_LE(waited, milliseconds(320));
+}
+
+TEST(ClientFleet, LeavesADaemonThatCannotServeForThoseThatItNames) {
+  World w = beginning();
+  answer(w, Code::unavailable, milliseconds(100), {"c:1", "b:1"});
+  EXPECT_EQ(w.core.address(), "c:1");
+  const Duration waited = wait_for_dial(w);
+  EXPECT_GE(waited, milliseconds(100)) << "all daemons may be cut off from the engine";
+  EXPECT_LE(waited, milliseconds(120));
+  fail(w);
+  EXPECT_EQ(w.core.address(), "b:1");
+  EXPECT_LE(answer(w, Code::unavailable, milliseconds(200)), Backoff::kFirst);
+  EXPECT_EQ(w.core.address(), "b:1") << "it names nobody, so it waits for the end of a lease";
+}
+
+TEST(ClientFleet, DoesNotWaitLongWhileDaemonsNameADeadOwner) {
+  World w = beginning();
+  Duration longest{0};
+  for (int i = 0; i < 40; ++i) {
+    longest = std::max(longest, answer(w, Code::not_owner, {}, {"dead:1"}));
+    longest = std::max(longest, fail(w));
+  }
+  EXPECT_LE(longest, milliseconds(200));
+  EXPECT_GT(w.now - TimePoint(), seconds(1)) << "but it does wait";
 }
 
 TEST(ClientFleet, ATinyWaitDoesNotSpin) {

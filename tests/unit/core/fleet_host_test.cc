@@ -95,13 +95,17 @@ TEST_F(FleetHosts, ASilentOwnersJobGoesToTheNextThatIsAsked) {
 }
 
 TEST_F(FleetHosts, AnOwnerWhoseLeaseIsOverServesNobody) {
+  first.beat();  // it hears the second one
   const auto owner = first.join("a", 1);
   pass(milliseconds(1600), {});
   EXPECT_EQ(owner->take(), Lines{});
   first.pass(milliseconds(250));
   EXPECT_EQ(owner->take(), Lines{"1:ended unavailable"});
+  const Lines others{"host" + std::to_string(second.process)};
+  EXPECT_EQ(owner->addresses, others) << "which may serve it";
   EXPECT_EQ(hello(first, "a", 1), Lines{"1:hello unavailable"});
   EXPECT_NE(sink->detail.find("could not renew its lease"), std::string::npos) << sink->detail;
+  EXPECT_EQ(sink->addresses, others);
   first.beat();
   EXPECT_EQ(hello(first, "a", 1), Lines{"1:hello ok"}) << "nobody has taken the job";
 }

@@ -88,12 +88,14 @@ TEST_F(FleetViewTest, EndsItsOwnLeaseEarly) {
 TEST_F(FleetViewTest, ListsTheAddressesOfThoseThatAreHeard) {
   read({}, 1);
   EXPECT_EQ(view_.addresses(), (std::vector<std::string>{"host1:1", "host2:1"}));
+  EXPECT_EQ(view_.others(), std::vector<std::string>{"host2:1"});
   std::uint64_t own = 1;
   for (int i = 0; i < 5; ++i) {
     now_ += milliseconds(400);
     view_.read({row(kSelf, ++own), row(kOther, 1)}, now_);
   }
   EXPECT_EQ(view_.addresses(), std::vector<std::string>{}) << "this one is alone";
+  EXPECT_EQ(view_.others(), std::vector<std::string>{});
 }
 
 TEST_F(FleetViewTest, RefusesAnotherLeaseOrAnAddressThatIsTaken) {

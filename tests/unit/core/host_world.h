@@ -26,18 +26,22 @@ class TestSink : public ReplySink {
   void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp&) override {
     got.push_back(std::to_string(channel) + ":" + std::string(find_op(reply.op)->name) + " " +
                   std::string(reply.result ? "ok" : name_of(reply.result.error().code)));
-    if (!reply.result) detail = reply.result.error().detail;
+    if (reply.result) return;
+    detail = reply.result.error().detail;
+    addresses = reply.result.error().addresses;
   }
   void end_session(std::uint32_t channel, const Failure& reason) override {
     got.push_back(std::to_string(channel) + ":ended " + std::string(name_of(reason.code)));
     detail = reason.detail;
+    addresses = reason.addresses;
   }
   void flush() override { ++flushes; }
 
   std::vector<std::string> take() { return std::exchange(got, {}); }
 
   std::vector<std::string> got;
-  std::string detail;  ///< of the newest failure
+  std::string detail;                  ///< of the newest failure
+  std::vector<std::string> addresses;  ///< likewise
   int flushes = 0;
   JobRef job;  ///< the job that a hello was admitted to
   AttachmentRef attachment = {};
@@ -160,7 +164,8 @@ class HostWorld : private DirectoryHost::Shell {
               : fleet->read();
     loops[0]->turn([&] { directory->heard(*reading); });
     if (!beats) return;
-    const FleetNews news{directory->fleet()->lease_end(sent), directory->fleet()->addresses()};
+    const FleetNews news{directory->fleet()->lease_end(sent), directory->fleet()->addresses(),
+                         directory->fleet()->others()};
     for (const auto& loop : loops) loop->turn([&] { loop->host.heard_from_fleet(news); });
   }
 
