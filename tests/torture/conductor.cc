@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/torture/conductor.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <iostream>
 #include <stdexcept>
 
+#include "tests/torture/fleet.h"
+#include "tests/torture/one_daemon.h"
 #include "tests/torture/worker.h"
 
 namespace c10dd::torture {
@@ -14,7 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kStartPatience = 20s;
 constexpr unsigned kFillBatch = 1000;
 const std::string kFill = "fill/";
 
@@ -24,48 +23,65 @@ struct Hopeless {};
 }  // namespace
 
 Conductor::Conductor(const Settings& settings)
-    : settings_(settings), random_(settings.seed), daemon_(settings.daemon) {}
+    : settings_(settings), random_(settings.seed), deployment_(deploy()) {}
+
+std::unique_ptr<Deployment> Conductor::deploy() {
+  const Visit visit = [this](const std::string& addresses) { this->visit(addresses); };
+  if (settings_.daemons == 1) {
+    return std::make_unique<OneDaemon>(settings_.daemon, random_.next(), visit);
+  }
+  return std::make_unique<Fleet>(FleetOptions{settings_.daemon, settings_.daemons, settings_.lease},
+                                 random_.next(), visit);
+}
 
 const Figures& Conductor::run(const std::atomic<bool>& interrupted) {
   try {
-    daemon_.spawn();
-    if (!daemon_.ready(kStartPatience)) {
-      throw std::runtime_error("the daemon does not start:\n" + daemon_.last_words());
-    }
-    const std::string url = "c10dd://" + daemon_.address() + "/torture";
+    deployment_->start();
+    const std::string url = "c10dd://" + deployment_->addresses() + "/" + kJob;
     ClientOptions options;
     options.timeout = kPatience;
     client_ = Client::connect(url, options);
-    for (unsigned key = 0; key < settings_.keys;) {
-      std::vector<std::string> keys;
-      for (; key < settings_.keys && keys.size() < kFillBatch; ++key) {
-        keys.push_back(kFill + std::to_string(key));
-      }
-      client_->store()->multi_set(keys,
-                                  std::vector<std::string>(keys.size(), std::string(100, 'v')));
-    }
+    fill();
     crew_ = std::make_unique<Crew>(CrewOptions{settings_.program, url, settings_.daemon.directory,
                                                settings_.seed, settings_.workers});
-    while (figures_.cycles < settings_.cycles && !interrupted && figures_.good()) {
-      begin_round();
-      const unsigned end = std::min(settings_.cycles, figures_.cycles + settings_.round);
-      const unsigned killing = figures_.cycles + random_.below(end - figures_.cycles);
-      for (; figures_.cycles < end && !interrupted; ++figures_.cycles) {
-        if (figures_.cycles == killing) {
-          crew_->kill_one(random_.next());
-          ++figures_.processes_killed;
-        }
-        cycle();
-      }
-      end_round();
-    }
+    rounds(interrupted);
     if (figures_.good()) last_restart(last_);
   } catch (const Hopeless&) {
+  } catch (const Broken& broken) {
+    fault(broken.fault, broken.what());
   }
+  figures_.disturbances = deployment_->figures();
   return figures_;
 }
 
-// ---- cycles ------------------------------------------------------------------------------------
+void Conductor::fill() {
+  for (unsigned key = 0; key < settings_.keys;) {
+    std::vector<std::string> keys;
+    for (; key < settings_.keys && keys.size() < kFillBatch; ++key) {
+      keys.push_back(kFill + std::to_string(key));
+    }
+    client_->store()->multi_set(keys, std::vector<std::string>(keys.size(), std::string(100, 'v')));
+  }
+}
+
+void Conductor::rounds(const std::atomic<bool>& interrupted) {
+  while (figures_.cycles < settings_.cycles && !interrupted && figures_.good()) {
+    begin_round();
+    const unsigned end = std::min(settings_.cycles, figures_.cycles + settings_.round);
+    const unsigned killing = figures_.cycles + random_.below(end - figures_.cycles);
+    for (; figures_.cycles < end && !interrupted; ++figures_.cycles) {
+      if (figures_.cycles == killing) {
+        crew_->kill_one(random_.next());
+        ++figures_.processes_killed;
+      }
+      pause(random_, 20, 400);
+      deployment_->disturb(*client_);
+    }
+    end_round();
+  }
+}
+
+// ---- rounds ------------------------------------------------------------------------------------
 
 void Conductor::begin_round() {
   ++rounds_;
@@ -84,78 +100,10 @@ void Conductor::begin_round() {
   crew_->begin({prefix(), watch.from()});
 }
 
-void Conductor::cycle() {
-  pause(20, 400);
-  const bool stands_still = random_.chance(10) && freeze();
-  if (const auto status = daemon_.ended()) {
-    ++figures_.failed_restarts;
-    fault(Fault::other,
-          "the daemon ended by itself: " + describe_end(*status) + "\n" + daemon_.last_words());
-    throw Hopeless();
-  }
-  if (!stands_still && random_.chance(5)) {
-    terminate("under load");
-    ++figures_.ended_gently;
-  } else {
-    daemon_.kill();
-  }
-  if (random_.chance(30)) pause(0, 60);
-  for (unsigned again = 0; again < 3 && random_.chance(20); ++again) {
-    daemon_.spawn();
-    pause(0, 60);
-    daemon_.kill();
-    ++figures_.starts_killed;
-  }
-  serve();
-}
-
-/// Stops the daemon for a while, like a machine that is suspended. Returns true if it is still
-/// stopped (in half of the cases), so that the daemon is killed in this state.
-bool Conductor::freeze() {
-  daemon_.signal(SIGSTOP);
-  pause(10, 300);
-  ++figures_.frozen;
-  if (random_.chance(50)) return true;
-  daemon_.signal(SIGCONT);
-  pause(0, 50);
-  return false;
-}
-
-void Conductor::terminate(const std::string& when) {
-  const auto status = daemon_.terminate(kStartPatience);
-  if (status == 0) return;
-  fault(Fault::other, "SIGTERM " + when + ": " +
-                          (status ? describe_end(*status) : "it does not end") + "\n" +
-                          daemon_.last_words());
-  throw Hopeless();
-}
-
-/// Starts the daemon, and makes a first request as a new client.
-void Conductor::serve() {
-  const std::uint64_t start = now();
-  daemon_.spawn();
-  std::string why;
-  if (daemon_.ready(kStartPatience)) {
-    try {
-      visit();
-    } catch (const Error& e) {
-      why = e.what();
-    }
-  } else {
-    const auto status = daemon_.ended();
-    why = status ? describe_end(*status) : "it does not say that it listens";
-  }
-  figures_.restart_ms.push_back(static_cast<double>(now() - start) * 1e-6);
-  if (why.empty()) return;
-  ++figures_.failed_restarts;
-  fault(Fault::other, "the daemon does not serve again: " + why + "\n" + daemon_.last_words());
-  throw Hopeless();
-}
-
-void Conductor::visit() {
+void Conductor::visit(const std::string& addresses) {
   ClientOptions options;
   options.timeout = kStartPatience;
-  const auto visitor = Client::connect("c10dd://" + daemon_.address() + "/torture", options);
+  const auto visitor = Client::connect("c10dd://" + addresses + "/" + kJob, options);
   const auto values = visitor->store()->multi_get({prefix() + "bank/a", prefix() + "bank/b"}, 0s);
   if (std::stoll(values.at(0)) + std::stoll(values.at(1)) != 0) {
     fault(Fault::torn, "after a restart: half of a transfer is there");
@@ -261,12 +209,11 @@ void Conductor::take_figures(const RoundRecord& record) {
             << " calls, " << figures_.verdict.faults() << " faults" << std::endl;
 }
 
-/// Stops the daemon as an operator would, starts it again, and checks that its state is unchanged.
+/// Restarts the deployment as an operator would, and checks that its state is unchanged.
 void Conductor::last_restart(const RoundRecord& record) {
   for (const std::string& bad : crew_->quit()) fault(Fault::other, "at its end " + bad);
   for (const char* when : {"after the last round", "and once more"}) {
-    terminate(when);
-    serve();
+    deployment_->restart(when);
     RoundRecord again;
     read_state(again);
     for (const auto& [key, entry] : record.state) {
@@ -279,7 +226,7 @@ void Conductor::last_restart(const RoundRecord& record) {
     }
   }
   client_.reset();
-  terminate("at the end");
+  deployment_->end();
 }
 
 // ---- small things ------------------------------------------------------------------------------
@@ -300,11 +247,6 @@ void Conductor::fault(Fault fault, const std::string& text) {
   ++one.counts[static_cast<std::size_t>(fault)];
   one.evidence.push_back(std::string(kFaultNames[static_cast<std::size_t>(fault)]) + ": " + text);
   figures_.verdict.add(one);
-}
-
-void Conductor::pause(unsigned least_ms, unsigned most_ms) {
-  std::this_thread::sleep_for(
-      random_.between(std::chrono::milliseconds(least_ms), std::chrono::milliseconds(most_ms)));
 }
 
 }  // namespace c10dd::torture

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kill loop runs rounds of cycles. In each cycle the daemon is killed under load and started
-// again. At the end of a round all calls must have ended, and the replies of all clients are
-// judged.
+// The kill loop runs rounds of cycles. In each cycle the deployment is disturbed once under load.
+// At the end of a round all calls must have ended, and the replies of all clients are judged.
 #pragma once
 
 #include <memory>
@@ -13,6 +12,7 @@
 #include "tests/sim/random.h"
 #include "tests/torture/crew.h"
 #include "tests/torture/daemon.h"
+#include "tests/torture/deployment.h"
 #include "tests/torture/judge.h"
 
 namespace c10dd::torture {
@@ -25,23 +25,21 @@ struct Settings {
   std::uint64_t seed = 0;
   std::string program;  ///< this one
   DaemonOptions daemon;
+  unsigned daemons = 1;  ///< if there are several, they share a Redis that this program starts
+  unsigned lease = 2;    ///< their --lease, in seconds
 };
 
 struct Figures {
   unsigned cycles = 0;
-  unsigned starts_killed = 0;  ///< starts that were killed before the daemon listened
-  unsigned frozen = 0;         ///< stopped for a while before
-  unsigned ended_gently = 0;   ///< by SIGTERM, under load
+  Disturbances disturbances;
   unsigned processes_killed = 0;
-  unsigned failed_restarts = 0;
   std::uint64_t calls = 0;
   std::uint64_t acknowledged = 0;
   std::uint64_t reissued = 0;
   std::uint64_t watched = 0;
-  std::vector<double> restart_ms;  ///< from the start of the process to its first answer
   Verdict verdict;
 
-  bool good() const { return failed_restarts == 0 && verdict.faults() == 0; }
+  bool good() const { return verdict.faults() == 0; }
 };
 
 class Conductor {
@@ -52,12 +50,11 @@ class Conductor {
   const Figures& run(const std::atomic<bool>& interrupted);
 
  private:
+  std::unique_ptr<Deployment> deploy();
+  void fill();
+  void rounds(const std::atomic<bool>& interrupted);
   void begin_round();
-  void cycle();
-  bool freeze();
-  void terminate(const std::string& when);
-  void serve();
-  void visit();
+  void visit(const std::string& addresses);
   void end_round();
   void end_of_sessions();
   void drain(const std::string& queue);
@@ -70,12 +67,11 @@ class Conductor {
   template <class Asked, class Ask>
   bool own(const Asked& request, Ask&& ask);
   void fault(Fault fault, const std::string& text);
-  void pause(unsigned least_ms, unsigned most_ms);
   std::string prefix() const { return "r" + std::to_string(rounds_) + "/"; }
 
   const Settings settings_;
   sim::Random random_;
-  Daemon daemon_;
+  std::unique_ptr<Deployment> deployment_;
   std::shared_ptr<Client> client_;
   std::unique_ptr<Crew> crew_;
   History history_;  // of this process, in this round

@@ -17,12 +17,13 @@ constexpr std::size_t kLastWords = 2000;
 
 }  // namespace
 
-Daemon::Daemon(const DaemonOptions& options) : log_(options.directory + "/daemon.log") {
+Daemon::Daemon(const DaemonOptions& options) : log_(options.directory + "/" + options.log) {
   std::string engine = options.engine;
   const std::size_t at = engine.find("DIR");
   if (at != std::string::npos) engine.replace(at, 3, options.directory + "/state");
   command_ = {options.program, "--listen",         address_,      "--engine", engine,
               "--durability",  options.durability, "--log-level", "warn"};
+  command_.insert(command_.end(), options.further.begin(), options.further.end());
 }
 
 void Daemon::spawn() { child_ = std::make_unique<Child>(command_, log_); }

@@ -4,18 +4,25 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/integration/reserved_port.h"
 #include "tests/torture/child.h"
 
 namespace c10dd::torture {
 
+/// How long a daemon may take to start, and to end after SIGTERM.
+inline constexpr std::chrono::seconds kStartPatience{20};
+
 struct DaemonOptions {
   std::string program;
   std::string engine;  ///< a URL; DIR in it is the directory
   std::string durability;
   std::string directory;
+  std::string log = "daemon.log";         ///< name of the file in the directory
+  std::vector<std::string> further = {};  ///< options of its command line
 };
 
 class Daemon {

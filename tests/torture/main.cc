@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // c10dd-torture: kills the real daemon under real clients at random moments, again and again, and
-// compares the replies to the clients with the state of the restarted daemon. Exit codes: 0 no
+// compares the replies to the clients with the state of the restarted daemon. With --daemons it
+// does so to the daemons of a fleet, which also loses its connections to Redis. Exit codes: 0 no
 // fault was found; 1 a fault was found, which the output describes; 64 bad option.
 #include <signal.h>
 
@@ -47,10 +48,17 @@ CommandLine parse(int argc, char** argv) {
   app.option_defaults()->take_last();
   app.add_option("--cycles", s.cycles, "how often, default 100")->check(CLI::Range(1U, 1'000'000U));
   app.add_option("--seed", s.seed, "of everything that is chosen; when things happen differs");
-  app.add_option("--engine", s.daemon.engine,
-                 "default rocksdb:DIR; DIR is a directory made for it");
+  app.add_option(
+      "--engine", s.daemon.engine,
+      "default rocksdb:DIR; DIR is a directory made for it; redis: a redis-server made for "
+      "several daemons");
+  app.add_option("--daemons", s.daemons, "on one Redis, default 1; needs --engine redis")
+      ->check(CLI::Range(1U, 8U));
+  app.add_option("--lease", s.lease, "of these daemons in seconds, default 2")
+      ->check(CLI::Range(1U, 60U));
   app.add_option("--durability", s.daemon.durability, "default fsync");
-  app.add_option("--daemon", s.daemon.program, "instead of the c10dd beside this program");
+  app.add_option("--daemon", s.daemon.program, "instead of the c10dd beside this program")
+      ->check(CLI::ExistingFile);
   app.add_option("--processes", s.workers, "with clients, default 3")->check(CLI::Range(1U, 16U));
   app.add_option("--round", s.round, "cycles until everything is judged, default 20")
       ->check(CLI::Range(1U, 1000U));
@@ -65,6 +73,11 @@ CommandLine parse(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : kBadOption);
+  }
+  if ((s.daemons > 1) != (s.daemon.engine == "redis")) {
+    std::cerr << "c10dd-torture: --daemons is " << s.daemons << " and --engine is "
+              << s.daemon.engine << "; --engine redis is for 2 daemons or more, and only it\n";
+    std::exit(kBadOption);
   }
   line.is_worker = worker->count() > 0;
   line.worker.seed = s.seed;
@@ -81,10 +94,16 @@ void print(const Figures& f) {
   const auto line = [](const char* name, std::uint64_t value) {
     std::printf("%-22s %llu\n", name, static_cast<unsigned long long>(value));
   };
+  const Disturbances& d = f.disturbances;
   line("cycles", f.cycles);
-  line("  killed in the start", f.starts_killed);
-  line("  frozen before", f.frozen);
-  line("  ended by SIGTERM", f.ended_gently);
+  line("  SIGKILL", d.killed);
+  line("  killed in the start", d.starts_killed);
+  line("  frozen", d.frozen);
+  line("  ended by SIGTERM", d.ended_gently);
+  line("  cut off from Redis", d.links_cut);
+  line("  forgotten by Redis", d.forgotten);
+  line("takeovers", d.takeovers);
+  line("deposed daemons asked", d.deposed_asked);
   line("client processes killed", f.processes_killed);
   line("operations", f.calls);
   line("acknowledged", f.acknowledged);
@@ -95,10 +114,17 @@ void print(const Figures& f) {
   line("changes watched", f.watched);
   line("keys searched", f.verdict.searched.keys);
   line("  undecided", f.verdict.searched.undecided);
-  line("failed restarts", f.failed_restarts);
-  std::printf("%-22s p50 %.0f ms, p99 %.0f ms, max %.0f ms\n", "restart to serving",
-              percentile(f.restart_ms, 0.5), percentile(f.restart_ms, 0.99),
-              percentile(f.restart_ms, 1));
+  line("failed restarts", d.failed_restarts);
+  std::vector<double> all;
+  const auto times = [](const std::string& name, const std::vector<double>& ms) {
+    std::printf("%-22s p50 %.0f ms, p99 %.0f ms, max %.0f ms\n", name.c_str(), percentile(ms, 0.5),
+                percentile(ms, 0.99), percentile(ms, 1));
+  };
+  for (const auto& [name, ms] : d.serving_ms) all.insert(all.end(), ms.begin(), ms.end());
+  times("until served again", all);
+  for (const auto& [name, ms] : d.serving_ms) {
+    if (d.serving_ms.size() > 1) times("  " + name, ms);
+  }
   std::fflush(stdout);
 }
 

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Daemons on one Redis. The owner of the job is killed, paused beyond its lease, cut off from
+// Redis, stopped or forgotten by Redis; then another daemon must serve the job, and the former
+// owner must not.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/integration/relay.h"
+#include "tests/torture/daemon.h"
+#include "tests/torture/deployment.h"
+#include "tests/torture/loyal_client.h"
+#include "tests/unit/store/redis_server.h"
+
+namespace c10dd::torture {
+
+struct FleetOptions {
+  DaemonOptions daemon;  ///< its engine is not used
+  unsigned daemons = 3;
+  unsigned lease = 2;  ///< seconds
+};
+
+class Fleet final : public Deployment {
+ public:
+  Fleet(const FleetOptions& options, std::uint64_t seed, Visit visit);
+
+  void start() override;
+  std::string addresses() const override;
+  void disturb(Client& client) override;
+  void restart(const std::string& when) override;
+  void end() override;
+
+ private:
+  /// A daemon with its own way to Redis.
+  struct Seat {
+    std::unique_ptr<test::Relay> link;
+    std::unique_ptr<Daemon> daemon;
+  };
+  enum class Trouble : std::uint8_t { kill, pause, cut, lose_replies, terminate };
+
+  Seat& owner(const Client& client);
+  void trouble(Client& client);
+  void forget();
+  void begin(Trouble trouble, Seat& seat);
+  void end(Trouble trouble, Seat& seat);
+  void hear(Trouble trouble, Seat& seat, LoyalClient& loyal);
+  std::pair<Seat*, std::unique_ptr<LoyalClient>> server_of(const std::string& job);
+  void terminate(Seat& seat, const std::string& when);
+  void wait_until_all_serve();
+  bool serves(const Seat& seat) const;
+  [[noreturn]] void broken(const Seat& seat, const std::string& text,
+                           history::Fault fault = history::Fault::other);
+
+  const FleetOptions options_;
+  sim::Random random_;
+  const Visit visit_;
+  store::RedisServer redis_;
+  std::vector<Seat> seats_;
+  std::uint64_t probe_ = 0;  ///< value of the key that clients of the former owner ask for
+};
+
+}  // namespace c10dd::torture
