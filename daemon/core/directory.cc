@@ -236,10 +236,7 @@ Directory::Followed Directory::follow(Directory&& newer, TimePoint now) {
     if (!before.contains(number)) mark_elsewhere(number, now);
   }
   followed.endpoints = endpoints_.all() != newer.endpoints_.all();
-  if (followed.endpoints) {
-    endpoints_.become(newer.endpoints_);
-    endpoints_.resume(now);
-  }
+  if (followed.endpoints) endpoints_.become(newer.endpoints_, now);
   return followed;
 }
 
@@ -297,8 +294,10 @@ std::optional<Endpoint> Directory::release_endpoint(const Endpoints::Name& name,
   return endpoint;
 }
 
-std::vector<Endpoint> Directory::expire_endpoints(TimePoint now, Effects& out) {
+std::vector<Endpoint> Directory::expire_endpoints(TimePoint now, bool renews, Effects& out) {
   std::vector<Endpoint> expired;
+  while (renews && endpoints_.renew_used(now, out.rows)) {
+  }
   while (const std::optional<Endpoint> endpoint = endpoints_.expire(now, out.rows)) {
     endpoint_gone(*endpoint, now);
     expired.push_back(*endpoint);

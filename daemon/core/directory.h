@@ -123,8 +123,9 @@ class Directory {
   /// Removes and returns an endpoint. Returns nothing if there is none of this name.
   std::optional<Endpoint> release_endpoint(const Endpoints::Name& name, TimePoint now,
                                            Effects& out);
-  /// Removes and returns the endpoints whose ttl is over.
-  std::vector<Endpoint> expire_endpoints(TimePoint now, Effects& out);
+  /// Removes and returns the endpoints whose ttl is over. If `renews`, first renews those that have
+  /// connections; see Endpoints::renew_used().
+  std::vector<Endpoint> expire_endpoints(TimePoint now, bool renews, Effects& out);
   /// See Endpoints::set_in_use().
   void set_endpoint_in_use(const Endpoints::Name& name, bool in_use, TimePoint now) {
     endpoints_.set_in_use(name, in_use, now);

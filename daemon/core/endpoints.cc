@@ -3,6 +3,7 @@
 #include "daemon/core/endpoints.h"
 
 #include <boost/describe/class.hpp>
+#include <utility>
 
 #include "daemon/core/directory.h"
 #include "daemon/core/plain_runs.h"
@@ -20,8 +21,9 @@ struct EndpointRow {
   std::string run;
   Duration ttl{0};
   std::uint32_t world_size = 0;
+  std::uint32_t renewals = 0;
 };
-BOOST_DESCRIBE_STRUCT(EndpointRow, (), (port, run, ttl, world_size))
+BOOST_DESCRIBE_STRUCT(EndpointRow, (), (port, run, ttl, world_size, renewals))
 
 Bytes key_of(const Endpoints::Name& name) {
   return RowKey('e').text(name.first).rest(name.second).take();
@@ -71,8 +73,8 @@ Result<void> Endpoints::restore(const Row& row) {
   if (planted(Planted::endpoint_forgotten)) return {};
   ports_[value->port] = name;
   if (!value->run.empty()) ++runs_[{name.first, value->run}];
-  endpoints_[name] = {name.first, name.second, value->port,
-                      value->run, value->ttl,  value->world_size};
+  endpoints_[name] = {name.first, name.second,       value->port,    value->run,
+                      value->ttl, value->world_size, value->renewals};
   return {};
 }
 
@@ -96,12 +98,30 @@ Result<Endpoint> Endpoints::check(const std::string& job, const LeaseEndpoint& r
                      shown_run(request.run));
     }
     endpoint.port = known->port;
+    endpoint.renewals = known->renewals + 1;
   } else if (size() >= most_) {
     return failure(Code::quota_exceeded,
                    "too many endpoints: {} with this one, limit {}; release some", size() + 1,
                    most_);
   }
   return endpoint;
+}
+
+void Endpoints::become(const Endpoints& other, TimePoint now) {
+  const auto before = std::exchange(endpoints_, other.endpoints_);
+  ports_ = other.ports_;
+  runs_ = other.runs_;
+  for (const auto& [name, endpoint] : before) {
+    if (endpoints_.contains(name)) continue;
+    in_use_.erase(name);
+    deadlines_.erase(name);
+    renewals_.erase(name);
+  }
+  for (const auto& [name, endpoint] : endpoints_) {
+    const auto known = before.find(name);
+    const bool same = known != before.end() && known->second == endpoint;
+    if (!same && !in_use_.contains(name)) start_ttl(name, now);
+  }
 }
 
 void Endpoints::put(const Endpoint& endpoint, TimePoint now, Rows& rows) {
@@ -113,7 +133,8 @@ void Endpoints::put(const Endpoint& endpoint, TimePoint now, Rows& rows) {
   }
   endpoints_[name] = endpoint;
   if (!in_use_.contains(name)) start_ttl(name, now);
-  const EndpointRow value{endpoint.port, endpoint.run, endpoint.ttl, endpoint.world_size};
+  const EndpointRow value{endpoint.port, endpoint.run, endpoint.ttl, endpoint.world_size,
+                          endpoint.renewals};
   rows.push_back({Row::Kind::put, key_of(name), wire::encode(value)});
 }
 
@@ -123,6 +144,7 @@ std::optional<Endpoint> Endpoints::release(const Name& name, Rows& rows) {
   Endpoint endpoint = std::move(node.mapped());
   ports_.erase(endpoint.port);
   deadlines_.erase(name);
+  renewals_.erase(name);
   in_use_.erase(name);
   const auto run = runs_.find({endpoint.job, endpoint.run});
   if (run != runs_.end() && --run->second == 0) runs_.erase(run);
@@ -139,11 +161,23 @@ std::optional<Endpoint> Endpoints::expire(TimePoint now, Rows& rows) {
 void Endpoints::set_in_use(const Name& name, bool in_use, TimePoint now) {
   if (!endpoints_.contains(name)) return;
   if (in_use) {
-    in_use_.insert(name);
+    if (!in_use_.insert(name).second) return;
     deadlines_.erase(name);
+    renewals_.set(name, now);
   } else if (in_use_.erase(name) > 0) {
     start_ttl(name, now);
+    renewals_.set(name, now);
   }
+}
+
+bool Endpoints::renew_used(TimePoint now, Rows& rows) {
+  const std::optional<Name> due = renewals_.take_due(now);
+  if (!due) return false;
+  Endpoint endpoint = endpoints_.at(*due);
+  ++endpoint.renewals;
+  put(endpoint, now, rows);
+  if (in_use_.contains(*due)) renewals_.set(*due, now + endpoint.ttl / 2);
+  return true;
 }
 
 void Endpoints::start_ttl(const Name& name, TimePoint now) {

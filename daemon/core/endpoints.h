@@ -3,8 +3,9 @@
 // nor a run, find a job. An endpoint has a name in its job, and keeps its port until it is released
 // or expires. It expires when it has had no connection for its ttl, counted in job time; the ttl
 // starts in full when the endpoint is leased or renewed, when its last connection has ended, and
-// after a restart. Does no I/O: the caller chooses a free port, stores the rows among those of the
-// directory, and says which endpoints have connections.
+// after a restart. In a fleet, a daemon knows only its own connections: it renews the endpoints
+// that have some, and the others count from there. Does no I/O: the caller chooses a free port,
+// stores the rows among those of the directory, and says which endpoints have connections.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ struct Endpoint {
   std::string run;  ///< of all connections; if empty, PlainRuns decides
   Duration ttl{0};
   std::uint32_t world_size = 0;  ///< 0: unknown
+  std::uint32_t renewals = 0;    ///< tells the other daemons of a fleet that its ttl starts again
 
   bool operator==(const Endpoint&) const = default;
 };
@@ -51,14 +53,8 @@ class Endpoints {
   Result<void> restore(const Row& row);
   /// Starts the ttl of each endpoint, after the last row was restored.
   void resume(TimePoint now);
-  /// Takes the rows of `other`. Call resume() next.
-  void become(const Endpoints& other) {
-    endpoints_ = other.endpoints_;
-    ports_ = other.ports_;
-    runs_ = other.runs_;
-    std::erase_if(in_use_, [this](const Name& name) { return !endpoints_.contains(name); });
-    deadlines_ = {};
-  }
+  /// Takes the rows of `other`. Starts the ttl of the endpoints that are new or were renewed.
+  void become(const Endpoints& other, TimePoint now);
 
   /// Returns the endpoint that a request asks for. It has the port of the endpoint of this name, or
   /// port 0 if there is none yet. Fails with invalid_argument if a name, the ttl or the world size
@@ -78,6 +74,11 @@ class Endpoints {
   /// Notes that an endpoint has got its first connection, or that its last one has ended. Has no
   /// effect if there is none of this name.
   void set_in_use(const Name& name, bool in_use, TimePoint now);
+
+  /// Renews an endpoint that has had a connection since half a ttl ago. Returns false if there is
+  /// none.
+  bool renew_used(TimePoint now, Rows& rows);
+  std::optional<TimePoint> next_renewal() const { return renewals_.next(); }
 
   const Endpoint* find(const Name& name) const;
   bool has_port(std::uint16_t port) const { return ports_.contains(port); }
@@ -99,6 +100,7 @@ class Endpoints {
   std::map<Name, std::size_t> runs_;  // how many endpoints name this job and run
   std::set<Name> in_use_;
   Deadlines<Name> deadlines_;  // of those that are not in use
+  Deadlines<Name> renewals_;   // of those that are in use, or have been since the last renewal
 };
 
 }  // namespace c10dd::core

@@ -105,7 +105,7 @@ void step(Directory& directory, Input& in, c10dd::TimePoint& now, Rows& rows) {
     case 6: {
       now += std::chrono::seconds(in.byte());
       c10dd::core::Effects effects;
-      for (const auto& endpoint : directory.expire_endpoints(now, effects)) {
+      for (const auto& endpoint : directory.expire_endpoints(now, false, effects)) {
         C10DD_ASSERT(!directory.endpoints().has_port(endpoint.port));
       }
       store(effects, before, rows);

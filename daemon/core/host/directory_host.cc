@@ -20,6 +20,7 @@ void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t g
   directory_ = std::move(directory);
   generation_ = generation;
   lookups_.clear();
+  expiring_ = false;
   restore_endpoints();
   if (fleet_) erase_marked({directory_->marks().begin(), directory_->marks().end()});
 }

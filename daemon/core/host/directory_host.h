@@ -256,6 +256,7 @@ class DirectoryHost {
   bool busy_ = false;           ///< a change is being written, or the directory is being read
   bool behind_ = false;         ///< another daemon has changed the directory
   EndpointPorts* ports_ = nullptr;
+  bool expiring_ = false;  ///< a change that ends endpoints is under way
   bool draining_ = false;
 };
 

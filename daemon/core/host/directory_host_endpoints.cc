@@ -124,20 +124,27 @@ void DirectoryHost::endpoint_in_use(const Endpoint& endpoint, bool in_use) {
 }
 
 std::optional<TimePoint> DirectoryHost::next_expiry() const {
-  if (!directory_ || draining_) return std::nullopt;
-  return directory_->endpoints().next_deadline();
+  if (!directory_ || draining_ || expiring_) return std::nullopt;
+  const auto expiry = directory_->endpoints().next_deadline();
+  const auto renewal = fleet_ ? directory_->endpoints().next_renewal() : std::nullopt;
+  if (!expiry || !renewal) return expiry ? expiry : renewal;
+  return std::min(*expiry, *renewal);
 }
 
+/// Ends the endpoints whose ttl is over, and in a fleet renews those that have connections here.
 void DirectoryHost::expire_endpoints() {
+  expiring_ = true;
   change({[this]() -> Batch {
             Effects effects;
             const Revision before = directory_->revision();
-            for (const Endpoint& endpoint : directory_->expire_endpoints(job_time(), effects)) {
+            const bool renews = fleet_.has_value();
+            for (const Endpoint& endpoint :
+                 directory_->expire_endpoints(job_time(), renews, effects)) {
               ports_->close(endpoint, "expired");
             }
             return {before, effects.revision, std::move(effects.rows), {}};
           },
-          {}});
+          [this](const Written&) { expiring_ = false; }});
 }
 
 }  // namespace c10dd::core

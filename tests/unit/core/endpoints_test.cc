@@ -100,6 +100,45 @@ TEST_F(EndpointsTest, DoNotExpireWhileTheyHaveConnections) {
   EXPECT_FALSE(endpoints_.next_deadline()) << "an expired endpoint has no deadline";
 }
 
+TEST_F(EndpointsTest, WithConnectionsAreRenewedForTheOtherDaemons) {
+  lease("j", request("a"), 1000, 0);
+  Endpoints other(10);
+  other.become(endpoints_, at(0));
+  endpoints_.set_in_use({"j", "a"}, true, at(1));
+  Rows rows;
+  const auto renew = [&](int now) {
+    const bool renewed = endpoints_.renew_used(at(now), rows);
+    if (renewed) other.become(endpoints_, at(now));
+    return renewed;
+  };
+  EXPECT_TRUE(renew(1)) << "at once";
+  EXPECT_EQ(other.next_deadline(), at(11));
+  EXPECT_FALSE(renew(5));
+  EXPECT_TRUE(renew(6)) << "after half the ttl";
+  EXPECT_EQ(other.next_deadline(), at(16));
+  EXPECT_EQ(expired(1'000), Names{}) << "not here";
+  endpoints_.set_in_use({"j", "a"}, false, at(1'000));
+  EXPECT_TRUE(renew(1'000)) << "the ttl starts again everywhere";
+  EXPECT_FALSE(endpoints_.next_renewal());
+  EXPECT_EQ(other.next_deadline(), at(1'010));
+  EXPECT_EQ(endpoints_.next_deadline(), at(1'010));
+}
+
+TEST_F(EndpointsTest, OfAnotherDaemonKeepTheirDeadlinesWhenOthersChange) {
+  lease("j", request("a"), 1000, 0);
+  Endpoints other(10);
+  other.become(endpoints_, at(0));
+  lease("j", request("b"), 1001, 5);
+  other.become(endpoints_, at(5));
+  EXPECT_EQ(other.next_deadline(), at(10)) << "that of a";
+  lease("j", request("a"), 0, 8);
+  other.become(endpoints_, at(8));
+  EXPECT_EQ(other.next_deadline(), at(15)) << "that of b: a was renewed";
+  endpoints_.release({"j", "b"}, rows_);
+  other.become(endpoints_, at(9));
+  EXPECT_EQ(other.next_deadline(), at(18));
+}
+
 TEST_F(EndpointsTest, ThatWereNotInUseKeepTheirDeadline) {
   lease("j", request("a"), 1000, 0);
   endpoints_.set_in_use({"j", "a"}, false, at(9));
@@ -315,10 +354,10 @@ TEST(DirectoryWithEndpoints, StartsTheGraceInFullWhenAnEndpointExpires) {
   Leased world(some_limits());
   ASSERT_TRUE(world.lease("a", "r", 1000, 0));
   Effects out;
-  EXPECT_EQ(world.directory.expire_endpoints(at(10), out).size(), 1U);
+  EXPECT_EQ(world.directory.expire_endpoints(at(10), false, out).size(), 1U);
   EXPECT_EQ(world.directory.next_deadline(), at(40));
   Effects none;
-  EXPECT_TRUE(world.directory.expire_endpoints(at(10), none).empty());
+  EXPECT_TRUE(world.directory.expire_endpoints(at(10), false, none).empty());
   EXPECT_EQ(none.revision, out.revision);
 }
 
