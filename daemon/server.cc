@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <thread>
 
 #include "daemon/config/option_values.h"
@@ -121,6 +122,14 @@ Result<void> Server::start() {
       return host_->shard_of(job, run);
     };
   }
+  if (host_->directory().fleet()) {
+    const auto listener = [this](const ListenerSettings& settings) {
+      return tcpstore_listener(settings, {});
+    };
+    door_ = std::make_unique<Door>(
+        Door::Daemon{loop_, *context_, *admission_, host_->directory(), listener});
+    context_->door = door_.get();
+  }
   const EndpointListeners::Daemon parts{loop_,
                                         options_,
                                         *admission_,
@@ -159,23 +168,43 @@ std::shared_ptr<LaunchRuns> Server::make_launches(const std::string& job) {
     host_->directory().end_volatile(job, run);
   };
   directory.now = [this] { return shards_->first().host().job_time(); };
-  return std::make_shared<LaunchRuns>(loop_, job, std::move(directory));
+  return std::make_shared<LaunchRuns>(loop_, job, std::move(directory), make_claim(job, ""));
+}
+
+/// Returns the claim of a run whose connections the other daemons pass on; null if there are none.
+std::shared_ptr<core::RunClaim> Server::make_claim(const std::string& job, const std::string& run) {
+  if (!door_) return nullptr;
+  const auto later = [this](Duration time, std::function<void()> then) {
+    const auto timer = std::make_shared<asio::steady_timer>(loop_, time);
+    timer->async_wait([timer, then = std::move(then)](const ErrorCode& cancelled) {
+      if (!cancelled) then();
+    });
+  };
+  std::random_device random;
+  const std::uint64_t sessions = std::uint64_t{random()} << 32 | random();
+  return std::make_shared<core::RunClaim>(shards_->first().host(),
+                                          core::RunClaim::Settings{job, run, sessions, later});
+}
+
+std::shared_ptr<TcpStoreListener> Server::tcpstore_listener(
+    const ListenerSettings& settings, std::function<std::shared_ptr<const void>()> count) {
+  const std::string& job = settings.tcpstore_job;
+  const std::string& run = settings.tcpstore_run;
+  std::shared_ptr<TcpStoreRuns> runs;
+  if (run.empty()) {
+    runs = launches_.of(job);
+  } else {
+    runs = std::make_shared<FixedRun>(run, make_claim(job, run));
+  }
+  return std::make_shared<TcpStoreListener>(*context_, settings, std::move(runs), std::move(count));
 }
 
 /// Returns the entries of all wire protocols for a listener. TCPStore connections keep what `count`
 /// returns; it may be null.
 Protocols Server::protocols(const ListenerSettings& settings,
                             std::function<std::shared_ptr<const void>()> count) {
-  std::shared_ptr<TcpStoreRuns> runs;
-  if (settings.tcpstore_run.empty()) {
-    runs = launches_.of(settings.tcpstore_job);
-  } else {
-    runs = std::make_shared<FixedRun>(settings.tcpstore_run);
-  }
-  auto listener =
-      std::make_shared<TcpStoreListener>(*context_, settings, std::move(runs), std::move(count));
   return Protocols({native_protocol(*context_), http_protocol(*context_, *operations_),
-                    tcpstore_protocol(std::move(listener))});
+                    tcpstore_protocol(tcpstore_listener(settings, std::move(count)))});
 }
 
 int Server::run() {

@@ -16,6 +16,7 @@
 #include "daemon/core/host/growth_gate.h"
 #include "daemon/end_by.h"
 #include "daemon/metrics/metrics.h"
+#include "daemon/net/door.h"
 #include "daemon/net/endpoint_listeners.h"
 #include "daemon/net/launch_runs.h"
 #include "daemon/net/listener.h"
@@ -41,6 +42,9 @@ class Server {
   Result<void> start();
   std::vector<std::string> advertised_addresses() const;
   std::shared_ptr<LaunchRuns> make_launches(const std::string& job);
+  std::shared_ptr<core::RunClaim> make_claim(const std::string& job, const std::string& run);
+  std::shared_ptr<TcpStoreListener> tcpstore_listener(
+      const ListenerSettings& settings, std::function<std::shared_ptr<const void>()> count);
   Protocols protocols(const ListenerSettings& settings,
                       std::function<std::shared_ptr<const void>()> count);
   void drain();
@@ -63,6 +67,7 @@ class Server {
   std::unique_ptr<Admission> admission_;
   std::unique_ptr<Listener> listener_;  ///< on the address of the options
   std::unique_ptr<EndpointListeners> endpoints_;
+  std::unique_ptr<Door> door_;  ///< null if the engine is not shared
   EndBy end_by_;
   std::atomic<bool> draining_ = false;  ///< read on any thread
   core::Drain drain_;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "protocol/door_frame.h"
 #include "store/engine.h"
 
 namespace c10dd::store {
@@ -20,10 +21,12 @@ struct DaemonFacts {
   std::string version;
   Duration lease{0};
   bool draining = false;  ///< it hands its jobs over, and takes no others
+  /// What another daemon must know to pass connections on to it. A secret: never shown.
+  native::DoorKey door_key = {};
 
   bool operator==(const DaemonFacts&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(DaemonFacts, (), (process, addresses, version, lease, draining))
+BOOST_DESCRIBE_STRUCT(DaemonFacts, (), (process, addresses, version, lease, draining, door_key))
 
 /// A daemon's row.
 struct DaemonRow {

@@ -59,11 +59,11 @@ Ticket Admission::enter(const boost::asio::ip::address& from) {
   return Ticket(all_, count);
 }
 
-Result<Ticket> Admission::enter_listener() {
+Result<Ticket> Admission::enter_own() {
   const std::size_t all = *all_;
   if (all < limit_) return Ticket(all_);
   return failure(Code::quota_exceeded,
-                 "too many connections and endpoints: {} with this endpoint, limit {}; raise "
+                 "too many connections and endpoints: {} with this one, limit {}; raise "
                  "--max-connections or the limit of open files",
                  all + 1, limit_);
 }

@@ -65,9 +65,10 @@ class Admission {
   /// Counts a connection that may_enter() has admitted.
   Ticket enter(const boost::asio::ip::address& from);
 
-  /// Counts an endpoint's listener, which needs a descriptor as a connection does. Fails with
-  /// quota_exceeded if there are too many of both.
-  Result<Ticket> enter_listener();
+  /// Counts a socket that the daemon itself has opened, which needs a descriptor as a connection
+  /// does: an endpoint's listener, or a connection to another daemon. Fails with quota_exceeded if
+  /// there are too many of all.
+  Result<Ticket> enter_own();
 
   /// Counts a connection that is kept only until its refusal is sent. Returns nothing if there are
   /// too many such connections.

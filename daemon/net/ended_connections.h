@@ -8,6 +8,10 @@
 
 namespace c10dd::daemon {
 
+/// Returns whether the other side has ended its direction of a connection, even if bytes that it
+/// has sent before are not read yet. Returns false for -1.
+bool has_ended(int socket);
+
 /// One thread must use it.
 class EndedConnections {
  public:

@@ -121,7 +121,7 @@ void EndpointListeners::add(Entry entry) {
 
 Result<std::uint16_t> EndpointListeners::open(const core::Endpoint& endpoint,
                                               const core::Endpoints& leased) {
-  Result<Ticket> ticket = of_.admission.enter_listener();
+  Result<Ticket> ticket = of_.admission.enter_own();
   if (!ticket) return ticket.error();
   const auto use = std::make_shared<Use>(
       of_.loop, [this, endpoint](bool in_use) { of_.directory.endpoint_in_use(endpoint, in_use); });
@@ -160,13 +160,25 @@ void EndpointListeners::restore(const std::vector<core::Endpoint>& leased) {
   try_all_again();
 }
 
+/// Notes that a port is taken on a host that this daemon shares with another one of the fleet: that
+/// one listens on it, and passes the connections on.
+void EndpointListeners::leave_to_neighbour(Entry& entry) {
+  entry.problem.clear();
+  if (!std::exchange(entry.at_neighbour, true)) log("at_neighbour", entry.endpoint);
+}
+
 /// Listens for an endpoint whose port is known.
 void EndpointListeners::try_again(Entry& entry) {
   const core::Endpoint& endpoint = entry.endpoint;
   std::string why;
-  Result<Ticket> ticket = of_.admission.enter_listener();
+  Result<Ticket> ticket = of_.admission.enter_own();
   if (ticket) {
-    if (const ErrorCode failed = listen(entry, endpoint.port)) why = failed.message();
+    const ErrorCode failed = listen(entry, endpoint.port);
+    const auto& fleet = of_.directory.fleet();
+    if (failed == asio::error::address_in_use && fleet && fleet->shares_host()) {
+      return leave_to_neighbour(entry);
+    }
+    if (failed) why = failed.message();
   } else {
     why = ticket.error().detail;
   }

@@ -64,11 +64,13 @@ class EndpointListeners final : public core::EndpointPorts {
     Ticket ticket;                       ///< counts the listener
     std::unique_ptr<Listener> listener;  ///< null: it could not be opened
     std::shared_ptr<Use> use;
-    std::string problem;  ///< why it could not be opened
+    std::string problem;        ///< why it could not be opened
+    bool at_neighbour = false;  ///< its port is taken by another daemon of the fleet
   };
 
   ErrorCode listen(Entry& entry, std::uint16_t port);
   Result<std::uint16_t> choose(Entry& entry, const core::Endpoints& leased);
+  void leave_to_neighbour(Entry& entry);
   void try_again(Entry& entry);
   void try_all_again();
   void add(Entry entry);

@@ -44,12 +44,27 @@ Request request_of(const tcpstore::MessageHead& first) {
 
 }  // namespace
 
+void LaunchRuns::locate(std::function<void(Result<Owner>)> then) {
+  claim_ ? claim_->ask(std::move(then)) : then(Owner{});
+}
+
 void LaunchRuns::bind(const Client& client, const tcpstore::MessageHead& first,
                       std::function<void(Result<std::string>)> then) {
+  const core::PlainRuns::First request = core::PlainRuns::first_request(request_of(first));
+  if (!claim_) return then(bind_here(client, request));
+  claim_->ask([this, self = shared_from_this(), client, request, then](const Result<Owner>& owner) {
+    if (!owner) return then(owner.error());
+    if (owner->here()) return then(bind_here(client, request));
+    then(failure(Code::not_owner, "job \"{}\" was taken over by the daemon at {}",
+                 printable(job_, limits::kNameBytes), owner->addresses.front()));
+  });
+}
+
+Result<std::string> LaunchRuns::bind_here(const Client& client,
+                                          const core::PlainRuns::First& first) {
   handle_ends();
   const core::PlainRuns::Outcome outcome =
-      runs_.bind(client.connection, {client.address, client.pid},
-                 core::PlainRuns::first_request(request_of(first)), directory_.now());
+      runs_.bind(client.connection, {client.address, client.pid}, first, directory_.now());
   connections_.try_emplace(client.connection);
   carry_out(outcome);
   Result<void> good = directory_.open(outcome.run);
@@ -58,10 +73,28 @@ void LaunchRuns::bind(const Client& client, const tcpstore::MessageHead& first,
   } catch (const std::system_error& error) {
     good = failure(Code::quota_exceeded, "cannot watch the connection: {}", error.what());
   }
-  if (good) return then(outcome.run);
-  connections_.erase(client.connection);
-  carry_out(runs_.closed(client.connection));
-  then(good.error());
+  if (!good) {
+    forget(client.connection);
+    return good.error();
+  }
+  if (claim_) keep_claim();
+  return outcome.run;
+}
+
+/// Keeps the claim on the job while runs have connections. Another daemon that owns the job begins
+/// runs of its own: then the runs here end.
+void LaunchRuns::keep_claim() {
+  claim_->keep([weak = weak_from_this()](const Failure& why) {
+    if (const auto self = weak.lock()) self->end_all(why);
+  });
+}
+
+void LaunchRuns::end_all(const Failure& why) {
+  for (const core::PlainRuns::Report& run : reports()) {
+    if (const auto outcome = runs_.end(run.run, "the run has ended: " + why.detail)) {
+      carry_out(*outcome);
+    }
+  }
 }
 
 void LaunchRuns::opened(std::uint64_t connection, std::function<void(Failure)> close) {
@@ -96,10 +129,13 @@ void LaunchRuns::ask(std::uint64_t connection, const tcpstore::MessageHead& mess
 }
 
 void LaunchRuns::ended(std::uint64_t connection) {
-  boost::asio::post(loop_, [this, self = shared_from_this(), connection] {
-    connections_.erase(connection);
-    carry_out(runs_.closed(connection));
-  });
+  boost::asio::post(loop_, [this, self = shared_from_this(), connection] { forget(connection); });
+}
+
+void LaunchRuns::forget(std::uint64_t connection) {
+  connections_.erase(connection);
+  carry_out(runs_.closed(connection));
+  if (claim_ && connections_.empty()) claim_->release();
 }
 
 Result<void> LaunchRuns::end(const std::string& run) {

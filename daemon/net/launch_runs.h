@@ -28,9 +28,16 @@ class LaunchRuns final : public TcpStoreRuns, public std::enable_shared_from_thi
   };
 
   /// `loop` is the loop that accepts connections.
-  LaunchRuns(boost::asio::io_context& loop, std::string job, Directory directory)
-      : loop_(loop), job_(std::move(job)), directory_(std::move(directory)) {}
+  /// `claim` is that of the job: the daemon that owns it has all runs. Null if the daemon is in no
+  /// fleet.
+  LaunchRuns(boost::asio::io_context& loop, std::string job, Directory directory,
+             std::shared_ptr<core::RunClaim> claim = nullptr)
+      : loop_(loop),
+        job_(std::move(job)),
+        directory_(std::move(directory)),
+        claim_(std::move(claim)) {}
 
+  void locate(std::function<void(Result<Owner>)> then) override;
   void bind(const Client& client, const tcpstore::MessageHead& first,
             std::function<void(Result<std::string>)> then) override;
   void opened(std::uint64_t connection, std::function<void(Failure)> close) override;
@@ -53,12 +60,17 @@ class LaunchRuns final : public TcpStoreRuns, public std::enable_shared_from_thi
     std::optional<Failure> closing;      ///< to be closed as soon as its session is open
   };
 
+  Result<std::string> bind_here(const Client& client, const core::PlainRuns::First& first);
+  void keep_claim();
+  void end_all(const Failure& why);
   void handle_ends();
+  void forget(std::uint64_t connection);
   void carry_out(const core::PlainRuns::Outcome& outcome);
 
   boost::asio::io_context& loop_;
   const std::string job_;
   const Directory directory_;
+  const std::shared_ptr<core::RunClaim> claim_;
   core::PlainRuns runs_;
   EndedConnections ended_;
   std::map<std::uint64_t, Connection> connections_;

@@ -2,7 +2,6 @@
 // Binding, and the accept loop.
 #include "daemon/net/listener.h"
 
-#include <netinet/tcp.h>
 #include <spdlog/spdlog.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -25,25 +24,6 @@ using asio::ip::tcp;
 constexpr int kBacklog = 4096;
 constexpr std::chrono::milliseconds kRetryMin{10};
 constexpr std::chrono::milliseconds kRetryMax{200};
-constexpr int kBufferBytes = 256 * 1024;  // the kernel's, for sending
-constexpr int kUserTimeoutMs = 15'000;
-
-/// Sets the options of a new connection. A dead peer is detected by TCP_USER_TIMEOUT while sent
-/// data is not acknowledged, and by keepalive while the connection is idle.
-void configure(tcp::socket& socket) {
-  ErrorCode ignored;
-  const int fd = socket.native_handle();
-  const auto set = [fd](int level, int name, int value) {
-    ::setsockopt(fd, level, name, &value, sizeof value);
-  };
-  socket.set_option(tcp::no_delay(true), ignored);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
-  set(SOL_SOCKET, SO_SNDBUF, kBufferBytes);
-}
 
 }  // namespace
 

@@ -12,6 +12,28 @@ namespace c10dd::daemon {
 
 using asio::ip::tcp;
 
+namespace {
+
+constexpr int kBufferBytes = 256 * 1024;  // the kernel's, for sending
+constexpr int kUserTimeoutMs = 15'000;
+
+}  // namespace
+
+void configure(tcp::socket& socket) {
+  ErrorCode ignored;
+  const int fd = socket.native_handle();
+  const auto set = [fd](int level, int name, int value) {
+    ::setsockopt(fd, level, name, &value, sizeof value);
+  };
+  socket.set_option(tcp::no_delay(true), ignored);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+  set(SOL_SOCKET, SO_SNDBUF, kBufferBytes);
+}
+
 PlainStream::PlainStream(tcp::socket socket, Ticket ticket)
     : Stream(std::move(ticket)), socket_(std::move(socket)) {
   ErrorCode ignored;  // if the call below fails, the next read fails, too
@@ -62,10 +84,11 @@ bool PlainStream::move_to(asio::io_context& loop,
   const int descriptor = socket_.release(failed);
   if (failed) return false;
   const auto ticket = std::make_shared<Ticket>(take_ticket());
-  asio::post(loop, [&loop, protocol, descriptor, ticket, head = take_head(),
+  asio::post(loop, [&loop, protocol, descriptor, ticket, head = take_head(), client = client(),
                     then = std::move(then)]() mutable {
     auto moved =
         std::make_shared<PlainStream>(tcp::socket(loop, protocol, descriptor), std::move(*ticket));
+    if (client) moved->serve_for(*client, moved->take_ticket());
     moved->put_head(std::move(head));
     then(std::move(moved));
   });
@@ -74,7 +97,7 @@ bool PlainStream::move_to(asio::io_context& loop,
 
 std::string PlainStream::peer() const {
   ErrorCode failed;
-  const auto endpoint = socket_.remote_endpoint(failed);
+  const auto endpoint = client() ? *client() : socket_.remote_endpoint(failed);
   std::ostringstream text;
   text << endpoint;
   return failed ? "unknown" : text.str();
@@ -87,7 +110,7 @@ int PlainStream::socket() const {
 
 asio::ip::address PlainStream::address() const {
   ErrorCode failed;
-  return unmapped(socket_.remote_endpoint(failed).address());
+  return unmapped((client() ? *client() : socket_.remote_endpoint(failed)).address());
 }
 
 /// Each option bounds how long a peer may be unreachable: the number of probes while the connection

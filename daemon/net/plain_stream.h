@@ -10,6 +10,10 @@
 
 namespace c10dd::daemon {
 
+/// Sets the options of a new connection. A dead peer is detected by TCP_USER_TIMEOUT while sent
+/// data is not acknowledged, and by keepalive while the connection is idle.
+void configure(asio::ip::tcp::socket& socket);
+
 class PlainStream final : public Stream {
  public:
   PlainStream(asio::ip::tcp::socket socket, Ticket ticket);

@@ -13,6 +13,7 @@
 
 namespace c10dd::daemon {
 
+class Door;
 class Metrics;
 class Shard;
 class SharedBudget;
@@ -28,6 +29,9 @@ struct SessionContext {
   /// Called on the loop that accepts connections.
   std::function<Result<Shard*>(const std::string& job, const std::string& run)> shard_of;
   Duration hello_deadline = limits::kHelloDeadline;  ///< time limit for a client's first request
+  /// Passes connections on to other daemons; null if there are none.
+  /// Called on the loop that accepts connections.
+  Door* door = nullptr;
 };
 
 }  // namespace c10dd::daemon

@@ -8,8 +8,10 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -104,6 +106,13 @@ class Stream {
   /// connection. Meant for a peer that sends more than can be read in that time.
   asio::awaitable<void> finish_unread();
 
+  /// Makes the stream one of a client whose connection another daemon passes on: peer() and
+  /// address() are those of the client, and `ticket` counts the connection from now on.
+  void serve_for(const asio::ip::tcp::endpoint& client, Ticket ticket) {
+    client_ = client;
+    ticket_ = std::move(ticket);
+  }
+
   /// Returns the bytes that were read to recognise the protocol.
   const std::string& head() const { return head_; }
   void put_head(std::string head) { head_ = std::move(head); }
@@ -114,10 +123,13 @@ class Stream {
 
  protected:
   Ticket take_ticket() { return std::move(ticket_); }
+  /// Returns the client whose connection another daemon passes on, if this is one.
+  const std::optional<asio::ip::tcp::endpoint>& client() const { return client_; }
 
  private:
   std::string head_;
   Ticket ticket_;
+  std::optional<asio::ip::tcp::endpoint> client_;
 };
 
 }  // namespace c10dd::daemon

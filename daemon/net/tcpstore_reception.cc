@@ -6,11 +6,16 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <utility>
 
 #include "daemon/metrics/metrics.h"
+#include "daemon/net/door.h"
+#include "daemon/net/ended_connections.h"
 #include "daemon/net/framed_session.h"
 #include "daemon/net/refusal_log.h"
+#include "daemon/net/splice.h"
 #include "daemon/net/tcpstore_session.h"
 #include "daemon/shard/shard.h"
 #include "protocol/format.h"
@@ -20,16 +25,20 @@
 namespace c10dd::daemon {
 namespace {
 
+constexpr std::chrono::milliseconds kAskAgain{100};
 constexpr unsigned char kLastFirstByte = 0x0B;  // the highest code with which a client can begin
 
 class TcpStoreReception final : public StreamReader,
                                 private tcpstore::RequestSink,
                                 public std::enable_shared_from_this<TcpStoreReception> {
  public:
-  TcpStoreReception(std::shared_ptr<Stream> stream, std::shared_ptr<TcpStoreListener> listener)
+  /// `here`: this daemon is the owner, which has been found.
+  TcpStoreReception(std::shared_ptr<Stream> stream, std::shared_ptr<TcpStoreListener> listener,
+                    bool here)
       : stream_(std::move(stream)),
         listener_(std::move(listener)),
-        talk_(listener_->settings.legacy) {}
+        talk_(listener_->settings.legacy),
+        here_(here) {}
 
   void start() {
     stream_->outlive_outages();
@@ -50,6 +59,9 @@ class TcpStoreReception final : public StreamReader,
   }
 
   void go_on();
+  void locate();
+  void locate_later();
+  void pass_on(std::shared_ptr<Stream> owner);
   void bind(const tcpstore::MessageHead& first);
   void move(const std::string& run);
   void refuse(const Failure& reason);
@@ -58,19 +70,21 @@ class TcpStoreReception final : public StreamReader,
   std::shared_ptr<Stream> stream_;
   const std::shared_ptr<TcpStoreListener> listener_;
   tcpstore::Talk talk_;
+  bool here_;  ///< the runs of the listener are served by this daemon
   Bytes in_;
   std::array<char, 512> buffer_;
   TcpStoreRuns::Client client_;
 };
 
 /// Takes the messages that need no store. Then binds the connection if there is a store request,
-/// else reads on.
+/// else reads on. Before the first message, finds the owner of the runs: it gets all messages.
 void TcpStoreReception::go_on() {
   Bytes out;
   bool more = true;
   while (more) {
     const Result<std::optional<tcpstore::MessageHead>> head = talk_.look(in_);
     if (!head) return refuse(head.error());
+    if (*head && !here_) return locate();
     if (*head && !tcpstore::is_local((*head)->query)) break;
     const std::size_t used = *head ? talk_.take(in_, *this, out) : 0;
     in_.erase(0, used);
@@ -85,6 +99,39 @@ void TcpStoreReception::go_on() {
   }
   if (more) return bind(**talk_.look(in_));
   stream_->read_into(asio::buffer(buffer_), shared_from_this());
+}
+
+void TcpStoreReception::locate() {
+  if (has_ended(stream_->socket())) return end("peer");
+  listener_->runs->locate([self = shared_from_this()](const Result<TcpStoreRuns::Owner>& owner) {
+    const SessionContext& context = self->listener_->context;
+    if (!owner) return self->refuse(owner.error());
+    self->here_ = owner->here();
+    if (self->here_) return self->go_on();
+    context.door->connect(self->stream_->peer(), self->listener_->settings, owner->addresses,
+                          [self](const std::shared_ptr<Stream>& link) {
+                            link ? self->pass_on(link) : self->locate_later();
+                          });
+  });
+}
+
+/// The owner could not be reached, or it is the owner no more.
+void TcpStoreReception::locate_later() {
+  if (listener_->context.draining) return end("drain");
+  const auto timer = std::make_shared<asio::steady_timer>(stream_->executor(), kAskAgain);
+  timer->async_wait([self = shared_from_this(), timer](const ErrorCode& cancelled) {
+    if (!cancelled) self->locate();
+  });
+}
+
+void TcpStoreReception::pass_on(std::shared_ptr<Stream> owner) {
+  const bool old = talk_.dialect() != tcpstore::Dialect::v;
+  const auto address = stream_->address();
+  if (old) listener_->silent.old_client_began(address);
+  splice(stream_, std::move(in_), std::move(owner), [listener = listener_, old, address] {
+    if (old) listener->silent.old_client_ended(address);
+    listener->context.metrics.connection_closed(Protocol::tcpstore, "peer");
+  });
 }
 
 void TcpStoreReception::bind(const tcpstore::MessageHead& first) {
@@ -137,8 +184,9 @@ void TcpStoreReception::end(const char* reason) {
 }
 
 /// Serves a connection that the metrics count already.
-void receive(std::shared_ptr<Stream> stream, std::shared_ptr<TcpStoreListener> listener) {
-  std::make_shared<TcpStoreReception>(std::move(stream), std::move(listener))->start();
+void receive(std::shared_ptr<Stream> stream, std::shared_ptr<TcpStoreListener> listener,
+             bool here = false) {
+  std::make_shared<TcpStoreReception>(std::move(stream), std::move(listener), here)->start();
 }
 
 Match recognise(std::string_view head) {
@@ -172,6 +220,11 @@ void end_tcpstore(const TcpStoreConnection& connection) {
              [listener = connection.listener, address = connection.address] {
                listener->silent.old_client_ended(address);
              });
+}
+
+void receive_passed_on(std::shared_ptr<Stream> stream, std::shared_ptr<TcpStoreListener> listener) {
+  listener->begin(*stream);
+  receive(std::move(stream), std::move(listener), true);
 }
 
 WireProtocol tcpstore_protocol(std::shared_ptr<TcpStoreListener> listener) {

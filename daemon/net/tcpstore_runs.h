@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "daemon/core/host/run_claim.h"
 #include "protocol/tcpstore_wire.h"
 
 namespace c10dd::daemon {
@@ -23,6 +25,13 @@ class TcpStoreRuns {
   };
 
   virtual ~TcpStoreRuns() = default;
+
+  using Owner = core::RunClaim::Owner;
+
+  /// Finds the daemon that serves the runs of the listener: this one, or another of the fleet, to
+  /// which the connection is passed on. Calls `then` as RunClaim::ask() does. Called on the loop
+  /// that accepts connections.
+  virtual void locate(std::function<void(Result<Owner>)> then) = 0;
 
   /// Binds a connection, which sends its first store request, to a run. Calls `then` with the run's
   /// name, or with the reason why the connection must be closed. Calls it on the loop that accepts
@@ -48,8 +57,13 @@ class TcpStoreRuns {
 /// Lets all connections see the same run.
 class FixedRun final : public TcpStoreRuns {
  public:
-  explicit FixedRun(std::string run) : run_(std::move(run)) {}
+  /// `claim` is that of the run; null if the daemon is in no fleet.
+  explicit FixedRun(std::string run, std::shared_ptr<core::RunClaim> claim = nullptr)
+      : run_(std::move(run)), claim_(std::move(claim)) {}
 
+  void locate(std::function<void(Result<Owner>)> then) override {
+    claim_ ? claim_->ask(std::move(then)) : then(Owner{});
+  }
   void bind(const Client&, const tcpstore::MessageHead&,
             std::function<void(Result<std::string>)> then) override {
     then(run_);
@@ -64,6 +78,7 @@ class FixedRun final : public TcpStoreRuns {
 
  private:
   const std::string run_;
+  const std::shared_ptr<core::RunClaim> claim_;
 };
 
 }  // namespace c10dd::daemon

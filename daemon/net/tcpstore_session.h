@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serves connections of unmodified PyTorch clients, which speak the TCPStore protocol of
 // protocol/tcpstore_wire.h. A connection begins on the loop that accepts connections: a
-// TcpStoreReception replies to what needs no store. Its first store request decides the run that it
+// TcpStoreReception passes it on if another daemon of the fleet serves the runs of the listener
+// (door.h), else replies to what needs no store. The first store request decides the run that it
 // sees. Then it moves to the loop of the run's shard, where a session passes the requests on.
 #pragma once
 
@@ -48,6 +49,9 @@ struct TcpStoreConnection {
 
 /// Returns the TCPStore protocol's entry in the list of protocols of a listener.
 WireProtocol tcpstore_protocol(std::shared_ptr<TcpStoreListener> listener);
+
+/// Serves a connection that another daemon passes on, because this one owns the listener's job.
+void receive_passed_on(std::shared_ptr<Stream> stream, std::shared_ptr<TcpStoreListener> listener);
 
 /// Serves a connection on the loop of `shard`, which must be the stream's loop.
 void serve_tcpstore(std::shared_ptr<Stream> stream, TcpStoreConnection connection, Shard& shard);

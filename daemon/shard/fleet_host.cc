@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <boost/asio/post.hpp>
+#include <random>
 #include <thread>
 
 #include "daemon/config/version.h"
@@ -21,6 +22,12 @@ std::string address_of(const store::DaemonFacts& daemon) {
                                   : daemon.addresses.front();
 }
 
+native::DoorKey random_key() {
+  std::random_device random;
+  const auto number = [&] { return std::uint64_t{random()} << 32 | random(); };
+  return {number(), number()};
+}
+
 }  // namespace
 
 FleetHost::FleetHost(Loop& loop, const Options& options, std::vector<std::string> addresses,
@@ -30,7 +37,8 @@ FleetHost::FleetHost(Loop& loop, const Options& options, std::vector<std::string
       directory_(directory),
       engine_(std::move(engine)),
       member_(loop, directory, *this,
-              {store::this_process(), std::move(addresses), kVersion, options.lease, false}),
+              {store::this_process(), std::move(addresses), kVersion, options.lease, false,
+               random_key()}),
       timer_(loop) {}
 
 FleetHost::~FleetHost() = default;

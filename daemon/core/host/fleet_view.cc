@@ -2,8 +2,10 @@
 #include "daemon/core/host/fleet_view.h"
 
 #include <algorithm>
+#include <set>
 
 #include "daemon/core/planted.h"
+#include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
 
@@ -80,6 +82,33 @@ std::vector<std::string> FleetView::others() const {
     all.insert(all.end(), its.begin(), its.end());
   }
   return all;
+}
+
+native::DoorKey FleetView::door_key_at(const std::string& address) const {
+  for (const auto& [process, other] : daemons_) {
+    const store::DaemonFacts& facts = other.row.facts;
+    const bool has = std::ranges::find(facts.addresses, address) != facts.addresses.end();
+    if (has && !is_silent(other)) return facts.door_key;
+  }
+  return {};
+}
+
+native::DoorKey FleetView::own_door_key() const {
+  const auto own = daemons_.find(self_);
+  return own == daemons_.end() ? native::DoorKey{} : own->second.row.facts.door_key;
+}
+
+bool FleetView::shares_host() const {
+  std::set<std::string> own;
+  std::set<std::string> others;
+  for (const auto& [process, other] : daemons_) {
+    if (is_silent(other)) continue;
+    for (const std::string& address : other.row.facts.addresses) {
+      const auto parts = split_address(address);
+      if (parts) (process == self_ ? own : others).emplace(parts->host);
+    }
+  }
+  return std::ranges::any_of(own, [&](const std::string& host) { return others.contains(host); });
 }
 
 std::optional<Conflict> conflict_of(const store::DaemonFacts& self, const FleetView& fleet) {

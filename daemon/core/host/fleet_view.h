@@ -76,6 +76,14 @@ class FleetView {
   }
   std::uint64_t self() const { return self_; }
 
+  /// Returns the key of the daemon that clients reach at this address, or of this daemon. Returns a
+  /// key that is not set if there is none.
+  native::DoorKey door_key_at(const std::string& address) const;
+  native::DoorKey own_door_key() const;
+  /// Returns true if another daemon of which heartbeats are heard has an address with the host of
+  /// one of this daemon's.
+  bool shares_host() const;
+
  private:
   std::uint64_t self_;
   Duration lease_;

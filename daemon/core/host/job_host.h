@@ -190,6 +190,8 @@ class JobHost {
 
   /// Notes that an engine was opened. While no engine is open, hellos are refused.
   void engine_opened(const EngineState& engine) { engine_ = engine; }
+  /// Returns false if other daemons may take over the jobs of this one.
+  bool lease_holds() const;
   /// Notes that a heartbeat of this daemon has reached the fleet.
   void heard_from_fleet(FleetNews news) { fleet_ = std::move(news); }
   /// Drops all jobs except volatile runs, and ends their sessions with the code `unavailable`.
@@ -295,7 +297,6 @@ class JobHost {
   void refused_claim(const JobRef& slot, const store::ClaimReply& reply);
   void judged(const JobRef& slot, const store::Holder& holder, const Judgement& judgement);
   void give_up_load(const JobRef& slot, Failure refusal);
-  bool lease_holds() const;
   Failure cannot_serve(std::string why) const;
   void check_lease();
   void begin_volatile(const JobRef& slot);

@@ -50,8 +50,8 @@ TEST(Admission, SomeMayStandAsideToBeTold) {
   Admission admission(options);
   const auto from = boost::asio::ip::make_address("10.0.0.1");
   const Ticket in = admission.enter(from);
-  EXPECT_EQ(admission.enter_listener().error().detail,
-            "too many connections and endpoints: 2 with this endpoint, limit 1; raise "
+  EXPECT_EQ(admission.enter_own().error().detail,
+            "too many connections and endpoints: 2 with this one, limit 1; raise "
             "--max-connections or the limit of open files");
   std::vector<Ticket> aside;
   while (std::optional<Ticket> ticket = admission.enter_for_probes()) {

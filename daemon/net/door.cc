@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/door.h"
+
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <utility>
+
+#include "daemon/metrics/metrics.h"
+#include "daemon/net/plain_stream.h"
+#include "daemon/net/refusal_log.h"
+#include "daemon/shard/event_log.h"
+#include "protocol/address.h"
+#include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/native_wire.h"
+#include "protocol/parse.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::daemon {
+namespace {
+
+using asio::ip::tcp;
+
+/// How long an owner may take to accept a connection and to reply to the frame.
+constexpr std::chrono::seconds kPatience{1};
+
+auto frame_of(std::string_view head) {
+  return native::cut_request(head.substr(native::kMagic.size()), limits::kHelloFrameBytes);
+}
+
+Result<tcp::endpoint> endpoint_of(const std::string& peer) {
+  const auto parts = split_address(peer);
+  if (parts && parts->port) {
+    ErrorCode failed;
+    const auto address = asio::ip::make_address(std::string(parts->host), failed);
+    const auto port = parse_number<std::uint16_t>(*parts->port);
+    if (!failed && port) return tcp::endpoint(address, *port);
+  }
+  return failure(Code::malformed, "frame of a door: \"{}\" is no address of a client",
+                 printable(peer, limits::kNameBytes));
+}
+
+void log_not_taken(const std::string& owner, const std::string& client, const Failure& reason) {
+  thread_local LogPace pace;
+  if (!pace.next(std::chrono::steady_clock::now())) return;
+  spdlog::warn("event=not_passed_on owner={} client={} code={} detail={}", owner, client,
+               name_of(reason.code), quoted(printable(reason.detail, 512)));
+}
+
+/// Reads the reply of an owner to the frame.
+asio::awaitable<Result<void>> read_reply(tcp::socket& socket) {
+  std::string in;
+  std::array<char, 512> buffer;
+  while (true) {
+    const auto reply = native::cut_door_reply(in);
+    if (!reply) co_return reply.error();
+    if (reply->has_value()) co_return (*reply)->taken;
+    ErrorCode failed;
+    const std::size_t n = co_await socket.async_read_some(
+        asio::buffer(buffer), asio::redirect_error(asio::use_awaitable, failed));
+    if (failed) co_return core::unavailable("no reply: " + failed.message());
+    in.append(buffer.data(), n);
+  }
+}
+
+}  // namespace
+
+// ---- the door ----------------------------------------------------------------------------------
+
+void Door::connect(const std::string& client, const ListenerSettings& settings,
+                   const std::vector<std::string>& addresses,
+                   std::function<void(std::shared_ptr<Stream>)> then) {
+  native::DoorFrame frame;
+  frame.peer = client;
+  frame.job = settings.tcpstore_job;
+  frame.run = settings.tcpstore_run;
+  frame.legacy = settings.legacy;
+  asio::co_spawn(of_.loop, connect_to_any(addresses, std::move(frame), std::move(then)),
+                 asio::detached);
+}
+
+asio::awaitable<void> Door::connect_to_any(std::vector<std::string> addresses,
+                                           native::DoorFrame frame,
+                                           std::function<void(std::shared_ptr<Stream>)> then) {
+  for (const std::string& address : addresses) {
+    frame.key = of_.directory.fleet()->door_key_at(address);
+    const Result<std::shared_ptr<Stream>> link = co_await connect_to(address, frame);
+    if (link) co_return then(*link);
+    log_not_taken(address, frame.peer, link.error());
+  }
+  then(nullptr);
+}
+
+asio::awaitable<Result<std::shared_ptr<Stream>>> Door::connect_to(const std::string& address,
+                                                                  const native::DoorFrame& frame) {
+  if (!frame.key.is_set()) {
+    co_return core::unavailable("it has left the fleet, or is of a version without doors");
+  }
+  const auto parts = split_address(address);
+  if (!parts || !parts->port) co_return core::unavailable("it advertises no host and port");
+  Result<Ticket> ticket = of_.admission.enter_own();
+  if (!ticket) co_return ticket.error();
+  const auto socket = std::make_shared<tcp::socket>(of_.loop);
+  const auto resolver = std::make_shared<tcp::resolver>(of_.loop);
+  asio::steady_timer deadline(of_.loop, kPatience);
+  deadline.async_wait([socket, resolver](const ErrorCode& cancelled) {
+    if (cancelled) return;
+    ErrorCode ignored;
+    resolver->cancel();
+    socket->close(ignored);
+  });
+  ErrorCode failed;
+  const std::string host(parts->host);
+  const std::string port(*parts->port);
+  const auto found = co_await resolver->async_resolve(
+      host, port, asio::redirect_error(asio::use_awaitable, failed));
+  if (failed) co_return core::unavailable("cannot resolve it: " + failed.message());
+  co_await asio::async_connect(*socket, found, asio::redirect_error(asio::use_awaitable, failed));
+  if (failed) co_return core::unavailable("cannot connect: " + failed.message());
+  configure(*socket);
+  const Bytes bytes = native::encode_door(frame);
+  co_await asio::async_write(*socket, asio::buffer(bytes),
+                             asio::redirect_error(asio::use_awaitable, failed));
+  const Result<void> taken = co_await read_reply(*socket);
+  if (!taken) co_return taken.error();
+  deadline.cancel();
+  co_return std::make_shared<PlainStream>(std::move(*socket), std::move(*ticket));
+}
+
+// ---- the owner ---------------------------------------------------------------------------------
+
+bool Door::knocks(std::string_view head) {
+  if (!head.starts_with(native::kMagic)) return false;
+  const auto frame = frame_of(head);
+  return frame && frame->has_value() && (*frame)->header.op == native::kDoorOp;
+}
+
+void Door::take(std::shared_ptr<Stream> stream) {
+  std::string head = stream->take_head();
+  const auto cut = frame_of(head);
+  const Result<native::DoorFrame> frame = native::decode_door((*cut)->body);
+  if (!frame) return refuse(stream, frame.error());
+  const Result<std::shared_ptr<TcpStoreListener>> listener = admit(*stream, *frame);
+  if (!listener) return refuse(stream, listener.error());
+  stream->put_head(head.substr(native::kMagic.size() + (*cut)->size));
+  (*listener)->runs->locate([this, stream, listener = *listener,
+                             job = frame->job](const Result<TcpStoreRuns::Owner>& owner) {
+    if (!owner) return refuse(stream, owner.error());
+    if (!owner->here()) {
+      return refuse(stream, failure(Code::not_owner, "job \"{}\" is served by the daemon at {}",
+                                    printable(job, limits::kNameBytes), owner->addresses.front()));
+    }
+    const Bytes reply = native::encode_door_reply({});
+    const asio::const_buffer bytes = asio::buffer(reply);
+    ErrorCode failed;  // then the next read fails, too
+    stream->write_now(std::span(&bytes, 1), failed);
+    receive_passed_on(stream, listener);
+  });
+}
+
+/// Checks that a daemon of the fleet has sent the frame, and counts the connection as one of the
+/// client.
+Result<std::shared_ptr<TcpStoreListener>> Door::admit(Stream& stream,
+                                                      const native::DoorFrame& frame) {
+  const native::DoorKey own = of_.directory.fleet()->own_door_key();
+  if (!own.is_set() || !(own == frame.key)) {
+    return failure(Code::permission_denied,
+                   "the frame of a door does not have the key of this daemon: only daemons of its "
+                   "fleet pass connections on");
+  }
+  const Result<tcp::endpoint> client = endpoint_of(frame.peer);
+  if (!client) return client.error();
+  const asio::ip::address address = unmapped(client->address());
+  if (const Result<void> admitted = of_.admission.may_enter(address); !admitted) {
+    return admitted.error();
+  }
+  stream.serve_for(*client, of_.admission.enter(address));
+  return listener_of(frame);
+}
+
+/// Returns the listener that all connections with the same settings share.
+std::shared_ptr<TcpStoreListener> Door::listener_of(const native::DoorFrame& frame) {
+  std::erase_if(listeners_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<TcpStoreListener>& known = listeners_[{frame.job, frame.run, frame.legacy}];
+  if (auto listener = known.lock()) return listener;
+  ListenerSettings settings = main_listener(of_.context.options);
+  settings.tcpstore_job = frame.job;
+  settings.tcpstore_run = frame.run;
+  settings.legacy = frame.legacy;
+  auto listener = of_.listener(settings);
+  known = listener;
+  return listener;
+}
+
+void Door::refuse(const std::shared_ptr<Stream>& stream, const Failure& reason) {
+  of_.context.metrics.protocol_error(Protocol::native, reason.code);
+  of_.context.metrics.connection_closed(Protocol::unknown, "refused");
+  log_refused(name_of(Protocol::native), stream->peer(), reason);
+  const auto end = [](std::shared_ptr<Stream> of, Bytes reply) -> asio::awaitable<void> {
+    ErrorCode failed;
+    co_await of->write_all(asio::buffer(reply), failed);
+    co_await of->finish();
+  };
+  asio::co_spawn(of_.loop, end(stream, native::encode_door_reply(reason)), asio::detached);
+}
+
+}  // namespace c10dd::daemon
