@@ -180,10 +180,13 @@ std::shared_ptr<core::RunClaim> Server::make_claim(const std::string& job, const
       if (!cancelled) then();
     });
   };
+  const auto alone = [this] { return host_->directory().fleet()->addresses().empty(); };
+  const auto engine_works = [this] { return host_->not_ready().empty(); };
   std::random_device random;
   const std::uint64_t sessions = std::uint64_t{random()} << 32 | random();
-  return std::make_shared<core::RunClaim>(shards_->first().host(),
-                                          core::RunClaim::Settings{job, run, sessions, later});
+  return std::make_shared<core::RunClaim>(
+      shards_->first().host(),
+      core::RunClaim::Settings{job, run, sessions, later, alone, engine_works});
 }
 
 std::shared_ptr<TcpStoreListener> Server::tcpstore_listener(

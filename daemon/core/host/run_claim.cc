@@ -29,6 +29,7 @@ void RunClaim::release() {
 
 /// Does what can be done now. While a claim was refused, only a tick goes on.
 void RunClaim::settle() {
+  if (does_without()) answer(Owner{});
   if (state_ == State::none && needed() && !ticking_) claim();
   if (state_ != State::held) return;
   unused_ = false;
@@ -40,6 +41,7 @@ void RunClaim::settle() {
 
 void RunClaim::tick() {
   ticking_ = false;
+  overdue_ = state_ == State::asking;
   if (state_ != State::held || needed()) return settle();
   if (!std::exchange(unused_, true)) return tick_after(kLinger);
   state_ = State::none;
@@ -72,6 +74,7 @@ void RunClaim::claim() {
     slot_ = slot;
     attachment_ = attachment;
   };
+  tick_after(kPatience);
   host_.hello(std::move(request));
 }
 
@@ -82,7 +85,7 @@ void RunClaim::deliver(std::uint32_t channel, const OutgoingReply& reply, const 
   host_.loop().post([this, self = shared_from_this(), channel] {
     if (channel != attempt_ || state_ != State::asking) return;
     state_ = State::held;
-    ticking_ = false;
+    ticking_ = overdue_ = false;
     settle();
   });
 }
@@ -96,7 +99,7 @@ void RunClaim::end_session(std::uint32_t channel, const Failure& reason) {
 /// Handles the end of the session, or of an attempt to open one.
 void RunClaim::lost(const Failure& reason) {
   state_ = State::none;
-  ticking_ = false;
+  ticking_ = overdue_ = false;
   slot_.reset();
   attachment_.reset();
   const bool elsewhere = reason.code == Code::not_owner;

@@ -31,6 +31,10 @@ class RunClaim final : public ReplySink, public std::enable_shared_from_this<Run
     std::uint64_t sessions = 0;
     /// Calls the function on the loop after this time.
     std::function<void(Duration, std::function<void()>)> later;
+    /// Returns true if no other daemon was heard when the fleet was read last.
+    std::function<bool()> alone;
+    /// Returns false while the engine is closed, or the lease is over.
+    std::function<bool()> engine_works;
   };
 
   /// `host` must outlive the claim.
@@ -38,8 +42,9 @@ class RunClaim final : public ReplySink, public std::enable_shared_from_this<Run
 
   /// Finds the owner. Claims the run if it has none. Calls `then` when it is certain who the owner
   /// is: not before the lease of this daemon holds, if it is the owner, and not while the silence
-  /// of the owner is counted. Fails if the directory refuses the run. Calls `then` possibly before
-  /// ask() returns.
+  /// of the owner is counted. But a daemon that is alone has all connections, so it does not wait
+  /// for an engine that cannot be reached. Fails if the directory refuses the run. Calls `then`
+  /// possibly before ask() returns.
   void ask(std::function<void(Result<Owner>)> then);
 
   /// Keeps the run, which this daemon owns. If it is lost, claims it again, unless another daemon
@@ -52,12 +57,15 @@ class RunClaim final : public ReplySink, public std::enable_shared_from_this<Run
   void end_session(std::uint32_t channel, const Failure& reason) override;
   void flush() override {}
 
+  /// How long a daemon that is alone waits for the engine.
+  static constexpr Duration kPatience = std::chrono::milliseconds(250);
   /// How long a run that nobody needs is kept: more connections may come soon.
   static constexpr Duration kLinger = std::chrono::seconds(5);
 
  private:
   enum class State : std::uint8_t { none, asking, held };
 
+  bool does_without() const { return settings_.alone() && (overdue_ || !settings_.engine_works()); }
   bool needed() const { return deposed_ || !asks_.empty(); }
   void claim();
   void lost(const Failure& reason);
@@ -72,6 +80,7 @@ class RunClaim final : public ReplySink, public std::enable_shared_from_this<Run
   std::uint32_t attempt_ = 0;  ///< of the newest hello: its channel, and part of its session
   std::uint64_t ticks_ = 0;    ///< number of the newest tick that was asked for
   bool ticking_ = false;       ///< it has not come yet
+  bool overdue_ = false;       ///< the reply to the newest hello has not come in time
   bool unused_ = false;        ///< nobody has needed the run since it was asked for
   JobRef slot_;
   AttachmentRef attachment_;

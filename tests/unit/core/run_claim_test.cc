@@ -15,22 +15,26 @@ using std::chrono::seconds;
 class Claimant {
  public:
   Claimant(HostWorld& world, std::string job) : world_(world) {
-    claim_ = std::make_shared<RunClaim>(
-        world.host(), RunClaim::Settings{std::move(job), "", world.process,
-                                         [this](Duration time, std::function<void()> then) {
-                                           timers_.emplace_back(world_.clock + time,
-                                                                std::move(then));
-                                         }});
+    RunClaim::Settings settings{std::move(job), "", world.process, {}, {}, {}};
+    settings.later = [this](Duration time, std::function<void()> then) {
+      timers_.emplace_back(world_.clock + time, std::move(then));
+    };
+    settings.alone = [this] { return world_.directory->fleet()->addresses().empty(); };
+    settings.engine_works = [this] {
+      return world_.directory->is_open() && world_.host().lease_holds();
+    };
+    claim_ = std::make_shared<RunClaim>(world.host(), std::move(settings));
   }
 
-  void ask() {
+  /// Asks. If not `answers`, the engine does nothing.
+  void ask(bool answers = true) {
     world_.loops[0]->turn([&] {
       claim_->ask([this](const Result<RunClaim::Owner>& owner) {
         if (!owner) return told.push_back(std::string(name_of(owner.error().code)));
         told.push_back(owner->here() ? "here" : owner->addresses.front());
       });
     });
-    world_.settle();
+    if (answers) world_.settle();
   }
   void keep() {
     world_.loops[0]->turn([&] {
@@ -43,8 +47,8 @@ class Claimant {
     world_.settle();
   }
 
-  /// Runs the timers that are due.
-  void tick() {
+  /// Runs the timers that are due. If not `answers`, the engine does nothing.
+  void tick(bool answers = true) {
     auto timers = std::exchange(timers_, {});
     for (auto& [at, then] : timers) {
       if (at > world_.clock) {
@@ -53,7 +57,7 @@ class Claimant {
         world_.loops[0]->turn(then);
       }
     }
-    world_.settle();
+    if (answers) world_.settle();
   }
   Lines take() { return std::exchange(told, {}); }
 
@@ -175,6 +179,53 @@ TEST_F(RunClaims, AnEngineThatIsLostEndsNothingThatIsKept) {
   first.open();
   pass(seconds(1), {&first, &second});
   EXPECT_EQ(a.take(), Lines{"here"});
+}
+
+TEST_F(RunClaims, ADaemonThatIsAloneDoesNotWaitForTheEngine) {
+  pass(seconds(3), {&first});  // the other one is dead
+  a.ask();
+  EXPECT_EQ(a.take(), Lines{"here"});
+  a.keep();
+  pass(seconds(3), {});
+  a.ask();
+  EXPECT_EQ(a.take(), Lines{"here"}) << "the lease is over";
+  first.loops[0]->turn([&] { first.host().engine_lost("a test"); });
+  first.directory->lost();
+  pass(seconds(1), {});
+  a.ask();
+  EXPECT_EQ(a.take(), Lines{"here"});
+  first.open();
+  pass(seconds(1), {&first});
+  EXPECT_EQ(sessions(first), 1U) << "it is claimed again";
+}
+
+TEST_F(RunClaims, ADaemonThatIsAloneWaitsAMomentForAnEngineThatHangs) {
+  pass(seconds(3), {&first});
+  a.ask(false);
+  a.tick(false);
+  EXPECT_EQ(a.take(), Lines{});
+  first.clock += RunClaim::kPatience;
+  a.tick(false);
+  EXPECT_EQ(a.take(), Lines{"here"});
+  a.ask(false);
+  EXPECT_EQ(a.take(), Lines{"here"}) << "at once";
+  b.ask(false);
+  second.clock += RunClaim::kPatience;
+  b.tick(false);
+  EXPECT_EQ(b.take(), Lines{}) << "one that is not alone waits for the reply";
+}
+
+TEST_F(RunClaims, ADaemonThatIsAloneAndCannotReachTheEngineIsDeposedLater) {
+  pass(seconds(3), {&first});
+  a.ask();
+  a.keep();
+  pass(seconds(3), {&second});  // it has joined again, unseen by the first one
+  b.ask();
+  pass(seconds(3), {&second});
+  EXPECT_EQ(b.take(), Lines{"here"});
+  EXPECT_EQ(a.take(), Lines{"here"});
+  pass(seconds(2), {&first, &second});
+  EXPECT_EQ(a.take(), Lines{"deposed: job \"torch\" is served by the daemon at host2"});
 }
 
 TEST_F(RunClaims, ARunThatTheDirectoryRefuses) {
