@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import select
 import signal
 import socket
 import struct
@@ -45,8 +46,13 @@ class Doors(Fleet):
         self.hosts = (f"127.0.0.{n}" for n in itertools.count(2))
         super().setUp()
         self.first, self.second = self.fleet[:2]
-        self.wait_for("both hear each other", lambda: all(
-            len(self.redis_call("HKEYS", "c10dd:fleet")) == self.daemons for _ in self.fleet))
+        for number, daemon in enumerate(self.fleet):
+            self.wait_for("all hear each other", lambda at=daemon, job=f"probe-{number}": self.hears_all(at, job))
+
+    def hears_all(self, daemon, job):
+        client, reply = self.open(daemon, job)
+        client.close()
+        return all(("%s:%d" % other.address).encode() in reply.body for other in self.fleet)
 
     def daemon(self, *options):
         return Daemon(*self.options, *options, engine=f"redis://127.0.0.1:{self.port}", host=next(self.hosts))
@@ -230,13 +236,13 @@ class Faults(Doors):
             for client in new:
                 self.addCleanup(client.close)
                 client.socket.sendall(b"\x0d" + struct.pack("<I", next(PIDS)))
-                self.assertFalse(client.is_closed(0.3), self.logs())
+                self.assertEqual([], select.select([client.socket], [], [], 0.3)[0], self.logs())
             ranks[0].set(b"k", b"v")
             self.assertEqual(b"v", ranks[1].get_as_stock(b"k"))
         finally:
             os.kill(self.redis.pid, signal.SIGCONT)
         for count, client in enumerate(new, start=3):
-            client.receive(4)
+            self.assertEqual(4, len(client.receive(4)), self.logs())
             self.assertEqual(count, client.join(), self.logs())
         self.assertFalse(any(rank.is_closed(0) for rank in ranks))
 

@@ -62,14 +62,14 @@ void DirectoryHost::lease(const std::string& job, const LeaseEndpoint& request,
   const auto decide = [this, job, request, lease, withdraw]() -> Batch {
     Result<Endpoint> endpoint = directory_->endpoints().check(job, request);
     const bool is_new = endpoint && endpoint->port == 0;
-    if (!is_new) withdraw();  // another daemon has leased it meanwhile
-    if (is_new && !lease->opened) {
+    // Decided again: another daemon has changed the directory, and may have leased the endpoint or
+    // its port. The listener was closed when the newer directory was read.
+    withdraw();
+    if (is_new) {
       const Result<std::uint16_t> port = ports_->open(*endpoint, directory_->endpoints());
       if (!port) endpoint = port.error();
       if (port) endpoint->port = *port;
       if (port) lease->opened = *endpoint;
-    } else if (is_new) {
-      endpoint = *lease->opened;
     }
     Effects effects;
     const Revision before = directory_->revision();

@@ -204,5 +204,26 @@ TEST_F(DirectoryEndpoints, AreLeasedForTheJobOfANativeSession) {
   EXPECT_EQ(std::get<EndpointLease>(**reply).ttl, limits::kEndpointTtl);
 }
 
+TEST(FleetEndpoints, AreListenedForAlthoughTheDirectoryHasChangedMeanwhile) {
+  const auto memory = std::make_shared<store::SharedMemory>();
+  HostWorld first(memory, 1);
+  HostWorld second(memory, 2);
+  FakePorts ports[2];
+  first.directory->serve_endpoints(ports[0]);
+  second.directory->serve_endpoints(ports[1]);
+  std::optional<Result<EndpointLease>> reply;
+  first.loops[0]->turn([&] {
+    first.directory->lease_endpoint("j", {"a", "", seconds(10), 0}, *first.loops[0],
+                                    [&](Result<EndpointLease> leased) { reply = leased; });
+  });
+  second.join("b", 1);  // is faster
+  first.settle();
+  ASSERT_TRUE(reply && *reply);
+  EXPECT_EQ(ports[0].listening, std::set<std::uint16_t>{(*reply)->port});
+  second.beat();
+  second.settle();
+  EXPECT_EQ(ports[1].listening, std::set<std::uint16_t>{(*reply)->port});
+}
+
 }  // namespace
 }  // namespace c10dd::core
