@@ -224,7 +224,7 @@ int Server::run() {
     return refuse(bound.error(), Part::address);
   }
   if (const Result<void> started = start(); !started) {
-    const bool remote = options_.engine.starts_with("redis:");
+    const bool remote = options_.engine.starts_with("redis");
     return refuse(started.error(), remote ? Part::server : Part::directory);
   }
   listener_->serve(*context_, protocols(settings, {}));

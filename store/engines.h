@@ -8,6 +8,7 @@
 
 #include "store/engine.h"
 #include "store/fleet.h"
+#include "store/server_watch.h"
 
 namespace c10dd::store {
 
@@ -25,7 +26,13 @@ Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
 Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
                                                   const OpenOptions& options);
 
-/// Opens a link to the fleet of a Redis server; `rest` is as above.
-Result<std::unique_ptr<Fleet>> open_redis_fleet(std::string_view rest);
+/// As above, on the master that Sentinels name; `rest` is
+/// //[[user]:password@]host[:port][,host[:port]...]/master[/prefix].
+Result<std::unique_ptr<Engine>> open_sentinel_engine(std::string_view rest,
+                                                     const OpenOptions& options);
+
+/// As open_fleet() and watch_server(), for URLs of both kinds.
+Result<std::unique_ptr<Fleet>> open_redis_fleet(std::string_view url, Duration patience);
+std::unique_ptr<ServerWatch> watch_redis_server(std::string_view url);
 
 }  // namespace c10dd::store

@@ -34,11 +34,15 @@ struct DaemonRow {
   std::uint64_t beats = 0;  ///< grows with each heartbeat
 };
 
-/// The state of the fleet at one moment.
+/// The state of the fleet, and of the whole engine, at one moment.
 struct FleetReading {
   std::vector<DaemonRow> daemons;  ///< in the order of their process numbers
   Bytes incarnation;       ///< value of the directory's row of the incarnation; may be empty
   Revision directory = 0;  ///< revision of job 0
+  /// Heartbeats of all daemons so far. Falls only if the server has lost its newest changes.
+  std::uint64_t pulse = 0;
+  std::string rolled_back;  ///< of report_rollback(), until accept_rollback(); empty: none
+  Bytes accepted;           ///< newest incarnation of accept_rollback(); empty: none
 };
 
 /// A link to the rows of the fleet. One caller at a time; calls block.
@@ -54,12 +58,21 @@ class Fleet {
   /// claim its jobs.
   virtual Result<void> remove(std::uint64_t process, std::uint64_t beats) = 0;
 
+  /// Tells all daemons that the state has lost acknowledged changes; `what` names them. Has no
+  /// effect if a daemon has told so before.
+  virtual Result<void> report_rollback(std::string_view what) = 0;
+  /// Tells all daemons that an operator has accepted the loss. `incarnation` is the value of the
+  /// directory's row of the incarnation, which is new and durable.
+  virtual Result<void> accept_rollback(const Bytes& incarnation) = 0;
+
   /// Identifies the server, as Engine::server() does.
   virtual std::string_view server() const = 0;
 };
 
-/// Opens a link to the fleet of a shared engine, redis://... Fails as open_engine() does, and with
-/// `unsupported` if the engine is not shared.
-Result<std::unique_ptr<Fleet>> open_fleet(std::string_view url);
+/// Opens a link to the fleet of a shared engine, redis://... Each call fails if the server is
+/// silent for `patience`, at most 2 s. Fails as open_engine() does, and with `unsupported` if the
+/// engine is not shared.
+Result<std::unique_ptr<Fleet>> open_fleet(std::string_view url,
+                                          Duration patience = std::chrono::seconds(2));
 
 }  // namespace c10dd::store

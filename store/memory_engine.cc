@@ -191,6 +191,9 @@ class MemoryFleet final : public Fleet {
     const auto incarnation = directory.rows.find("i");
     if (incarnation != directory.rows.end()) reading.incarnation = incarnation->second;
     reading.directory = directory.head.revision;
+    reading.pulse = memory_->pulse;
+    reading.rolled_back = memory_->rolled_back;
+    reading.accepted = memory_->accepted;
     return reading;
   }
 
@@ -198,6 +201,7 @@ class MemoryFleet final : public Fleet {
     DaemonRow& row = memory_->daemons[self.process];
     row.facts = self;
     ++row.beats;
+    ++memory_->pulse;
     return read();
   }
 
@@ -205,6 +209,17 @@ class MemoryFleet final : public Fleet {
     const auto found = memory_->daemons.find(process);
     const bool same = found != memory_->daemons.end() && found->second.beats == beats;
     if (same) memory_->daemons.erase(found);
+    return {};
+  }
+
+  Result<void> report_rollback(std::string_view what) override {
+    if (memory_->rolled_back.empty()) memory_->rolled_back = what;
+    return {};
+  }
+
+  Result<void> accept_rollback(const Bytes& incarnation) override {
+    memory_->rolled_back.clear();
+    memory_->accepted = incarnation;
     return {};
   }
 

@@ -26,6 +26,9 @@ class SharedMemory {
 
   std::map<JobNumber, JobRows> jobs;
   std::map<std::uint64_t, DaemonRow> daemons;
+  std::uint64_t pulse = 0;  ///< this and the next two: see FleetReading
+  std::string rolled_back;
+  Bytes accepted;
 };
 
 /// Opens an engine on shared memory, for the daemon with this process number.

@@ -6,6 +6,7 @@
 
 #include "store/engines.h"
 #include "store/fleet.h"
+#include "store/server_watch.h"
 
 #ifndef C10DD_WITH_ROCKSDB
 #define C10DD_WITH_ROCKSDB 1
@@ -27,6 +28,8 @@ struct Scheme {
 };
 
 constexpr std::string_view kRedisForm = "redis://[[user]:password@]host:port[/prefix]";
+constexpr std::string_view kSentinelForm =
+    "redis+sentinel://[[user]:password@]host:port[,host:port...]/master[/prefix]";
 
 constexpr Scheme kSchemes[] = {
     {"memory", "memory:", "", open_memory_engine},
@@ -37,8 +40,10 @@ constexpr Scheme kSchemes[] = {
 #endif
 #if C10DD_WITH_REDIS
     {"redis", kRedisForm, "C10DD_WITH_REDIS", open_redis_engine},
+    {"redis+sentinel", kSentinelForm, "C10DD_WITH_REDIS", open_sentinel_engine},
 #else
     {"redis", kRedisForm, "C10DD_WITH_REDIS", nullptr},
+    {"redis+sentinel", kSentinelForm, "C10DD_WITH_REDIS", nullptr},
 #endif
 };
 
@@ -84,13 +89,30 @@ Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOpti
                  without_password(url), known_forms());
 }
 
-Result<std::unique_ptr<Fleet>> open_fleet(std::string_view url) {
+namespace {
+
+[[maybe_unused]] bool is_redis(std::string_view url) {
+  return url.starts_with("redis:") || url.starts_with("redis+sentinel:");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Fleet>> open_fleet(std::string_view url,
+                                          [[maybe_unused]] Duration patience) {
 #if C10DD_WITH_REDIS
-  constexpr std::string_view kRedis = "redis:";
-  if (url.starts_with(kRedis)) return open_redis_fleet(url.substr(kRedis.size()));
+  if (is_redis(url)) {
+    return open_redis_fleet(url, std::min<Duration>(patience, std::chrono::seconds(2)));
+  }
 #endif
   return failure(Code::unsupported, "engine {} is not shared by several daemons",
                  without_password(url));
+}
+
+std::unique_ptr<ServerWatch> watch_server([[maybe_unused]] std::string_view url) {
+#if C10DD_WITH_REDIS
+  if (is_redis(url)) return watch_redis_server(url);
+#endif
+  return nullptr;
 }
 
 }  // namespace c10dd::store

@@ -41,8 +41,8 @@ constexpr Option kOptions[] = {
      "DANGER: allow an address that other machines can reach. There is\n"
      "no authentication and no TLS yet: whoever can connect to the port\n"
      "can read and change every job",
-     set_allow_insecure_listen,
-     [](const Options& o) { return std::string(o.allow_insecure_listen ? "true" : "false"); }},
+     [](Options& o, Text text) { return set_flag(o.allow_insecure_listen, text); },
+     [](const Options& o) { return flag_text(o.allow_insecure_listen); }},
     {"protocols", "LIST", Form::text, kProtocolsHelp, set_protocols, protocols_text},
     {"tcpstore_job", "JOB", Form::text,
      "job of the clients of PyTorch's TCPStore, which cannot name one", set_tcpstore_job,
@@ -70,8 +70,10 @@ constexpr Option kOptions[] = {
      set_http_hosts, [](const Options& o) { return o.http_hosts; }},
     {"engine", "URL", Form::text,
      "where the state is stored: memory: (lost at exit), rocksdb:/path or\n"
-     "redis://[[user]:password@]host:port[/prefix]. Put a password into\n"
-     "the variable or the file: other users can see flags",
+     "redis://[[user]:password@]host:port[/prefix], or with Sentinels\n"
+     "redis+sentinel://[[user]:password@]host:port[,...]/master[/prefix].\n"
+     "Put a password into the variable or the file: other users can see\n"
+     "flags",
      set_engine, [](const Options& o) { return o.engine; }},
     {"durability", "WHAT", Form::text,
      "what an acknowledged write survives: fsync (power loss), os (a crash\n"
@@ -88,6 +90,20 @@ constexpr Option kOptions[] = {
      "at which clients and other daemons reach this one; without a value,\n"
      "the address that it listens on, or the name of this machine",
      set_advertise, [](const Options& o) { return o.advertise; }},
+    {"redis_accept_weak_durability", "", Form::boolean,
+     "start on a Redis that may lose acknowledged writes by its settings,\n"
+     "or because a Sentinel may put a replica in its place",
+     [](Options& o, Text text) { return set_flag(o.redis_accept_weak_durability, text); },
+     [](const Options& o) { return flag_text(o.redis_accept_weak_durability); }},
+    {"mark", "FILE", Form::text,
+     "on an engine that daemons share, a file in which the daemon keeps\n"
+     "how far the state had come: it does not start on an older state,\n"
+     "or on another one. Each daemon needs its own",
+     [](Options& o, Text text) {
+       o.mark = text;
+       return Result<void>();
+     },
+     [](const Options& o) { return o.mark; }},
     {"shards", "N", Form::number,
      "number of event loops, each with a thread, that jobs are spread\n"
      "over, at most 64; 0: one per core",

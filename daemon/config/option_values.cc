@@ -137,17 +137,20 @@ bool is_loopback(const std::string& host) {
   return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
-Result<void> set_allow_insecure_listen(Options& options, const std::string& text) {
+Result<void> set_flag(bool& value, const std::string& text) {
   if (text != "true" && text != "false") return refused(text, "is neither true nor false");
-  options.allow_insecure_listen = text == "true";
+  value = text == "true";
   return {};
 }
+
+std::string flag_text(bool value) { return value ? "true" : "false"; }
 
 Result<void> set_engine(Options& options, const std::string& text) {
   const auto follows = [&](std::string_view scheme) {
     return text.starts_with(scheme) && text.size() > scheme.size();
   };
-  if (text != "memory:" && !follows("rocksdb:") && !follows("redis://")) {
+  if (text != "memory:" && !follows("rocksdb:") && !follows("redis://") &&
+      !follows("redis+sentinel://")) {
     return failure(Code::invalid_argument,
                    "invalid engine \"{}\"; use memory:, rocksdb:/path or redis://host:port",
                    store::without_password(text));

@@ -35,6 +35,9 @@ struct Options {
   bool accept_rollback = false;
   /// On a shared engine: how long this daemon may be silent before others take its jobs over.
   std::chrono::nanoseconds lease = limits::kLease;
+  bool redis_accept_weak_durability =
+      false;               ///< starts on a Redis that may lose acknowledged writes
+  std::string mark;        ///< on a shared engine: file of the newest state seen; empty: none
   std::string advertise;   ///< on a shared engine: addresses for clients; empty: that of `listen`
   std::size_t shards = 0;  ///< number of event loops, which share the jobs; 0: one per core
   std::string log_level = "info";

@@ -202,6 +202,17 @@ Directory::Retired Directory::marked(Retired out) {
   return out;
 }
 
+void Directory::mark_nameless(const std::vector<JobNumber>& numbers, Effects& out) {
+  if (numbers.empty()) return;
+  for (const JobNumber number : numbers) {
+    marks_.insert(number);
+    next_ = std::max(next_, number + 1);
+    out.rows.push_back(mark_of(number));
+  }
+  out.rows.push_back({Row::Kind::put, "n", number_value(next_)});
+  out.revision = ++revision_;
+}
+
 void Directory::forget_marks(const std::vector<JobNumber>& numbers, Effects& out) {
   for (const JobNumber number : numbers) {
     if (marks_.erase(number) == 0) continue;

@@ -93,6 +93,9 @@ class Directory {
   Retired retire_all(const std::string& job, const std::vector<JobNumber>& runs,
                      std::vector<Endpoint>& removed);
   const std::set<JobNumber>& marks() const { return marks_; }
+  /// Leaves marks for jobs whose names were lost. Their numbers are not given again.
+  void mark_nameless(const std::vector<JobNumber>& numbers, Effects& out);
+  bool knows(JobNumber number) const { return names_.contains(number); }
   static Row mark_of(JobNumber number);
   /// Returns the row that has the number of a job; an empty one if the job is unknown.
   Row entry_row(JobNumber number) const;

@@ -79,6 +79,10 @@ enum class Planted {
   attachment_reused,        ///< fault: held replies of an ended attachment go to a new connection
   claim_lost,               ///< fault: a job is served with epoch 0, not the epoch of its claim
   piece_lost,               ///< fault: some rows of a job are not restored
+  pulse_ignored,            ///< fault: a state without its newest changes is taken for the same
+  rollback_untold,          ///< fault: a daemon does not heed what another one has noticed
+  suspicion_ignored,        ///< fault: a commit that finds less than was durable is no loss
+  rollback_served,          ///< fault: a state that was rolled back is served again
   drain_drops,              ///< fault: a drain ends while replies are still held
   drain_looks_once,         ///< fault: a drain ends while a request is on its way to a second loop
   deadline_forgotten,       ///< fault: a job is not ticked when its new deadline comes

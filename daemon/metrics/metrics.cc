@@ -93,6 +93,11 @@ class Metrics::Impl {
   Histogram& commit_rows() { return commit_rows_.at(0, {engine_}); }
   Gauge& oldest_commit() { return oldest_commit_.at(0, {engine_}); }
   Gauge& engine_up() { return engine_up_.at(0, {engine_}); }
+  void durability(std::string_view durability) {
+    if (built_ != nullptr) build_.remove(built_);
+    built_ = build_.with({version_, engine_, durability});
+    built_->Set(1);
+  }
   Gauge& disk_free() { return disk_free_.at(0, {}); }
   Gauge& disk_full() { return disk_full_.at(0, {}); }
 
@@ -100,7 +105,9 @@ class Metrics::Impl {
 
  private:
   const std::string engine_;
-  Table<Gauge> build_{registry, metric::kBuildInfo};
+  const std::string version_;
+  Family<Gauge> build_{registry, metric::kBuildInfo};
+  Gauge* built_ = nullptr;
   Table<Gauge> started_{registry, metric::kUptime};
   Table<Gauge> oldest_commit_{registry, metric::kOldestCommit};
   Table<Gauge> engine_up_{registry, metric::kEngineUp};
@@ -134,8 +141,8 @@ class Metrics::Impl {
   JobMetrics by_job{registry};
 };
 
-Metrics::Impl::Impl(const MetricsInfo& info) : engine_(info.engine) {
-  build_.at(0, {info.version, info.engine, info.durability}).Set(1);
+Metrics::Impl::Impl(const MetricsInfo& info) : engine_(info.engine), version_(info.version) {
+  durability(info.durability);
   started_.at(0, {}).Set(seconds(std::chrono::system_clock::now().time_since_epoch()));
   engine_up();
   oldest_commit();
@@ -169,6 +176,8 @@ Metrics::Metrics(const MetricsInfo& info) : impl_(std::make_unique<Impl>(info)) 
 Metrics::~Metrics() = default;
 
 void Metrics::ready(bool ready) { impl_->ready.Set(ready ? 1 : 0); }
+
+void Metrics::durability(std::string_view durability) { impl_->durability(durability); }
 
 void Metrics::commit_age(Duration age) { impl_->oldest_commit().Set(seconds(age)); }
 

@@ -31,6 +31,8 @@ class Metrics {
   ~Metrics();
 
   void ready(bool ready);
+  /// Notes that the engine has another durability than before.
+  void durability(std::string_view durability);
   void engine_up(bool up);
 
   /// free: free bytes on the disk of the state. full: true if requests that enlarge the state are

@@ -66,8 +66,9 @@ EngineHost::EngineHost(Loop& loop, Metrics& metrics, const Options& options,
 EngineHost::~EngineHost() = default;
 
 Result<EngineHost::Opened> EngineHost::with_directory(std::unique_ptr<store::Engine> engine,
-                                                      const Options& options, TimePoint now) {
-  auto read = core::read_directory(*engine, limits_of(options), random_number(), now);
+                                                      const Options& options, TimePoint now,
+                                                      const core::AcceptedLoss& loss) {
+  auto read = core::read_directory(*engine, limits_of(options), random_number(), now, loss);
   if (!read) return read.error();
   if (!read->rolled_back.empty()) {
     spdlog::warn("event=state_rolled_back engine={} incarnation={:016x} reason={}", engine->name(),
@@ -81,11 +82,37 @@ Result<void> EngineHost::adopt(std::unique_ptr<store::Engine> engine, Shards& sh
   shards_ = &shards;
   engine_name_ = engine->name();
   durability_name_ = engine->durability();
-  Result<Opened> opened = with_directory(std::move(engine), options_, directory_.job_time());
+  const Result<core::AcceptedLoss> loss = accepted_loss(*engine);
+  if (!loss) return loss.error();
+  Result<Opened> opened = with_directory(std::move(engine), options_, directory_.job_time(), *loss);
   if (!opened) return opened.error();
+  if (fleet_ && !loss->why.empty()) {
+    Result<void> told = fleet_->accept_loss(opened->directory->witness().value);
+    if (!told) return told;
+  }
   take(std::move(*opened));
   watch_commits();
   return {};
+}
+
+/// Returns what the state of a shared engine has lost, if the options accept it.
+Result<core::AcceptedLoss> EngineHost::accepted_loss(store::Engine& engine) const {
+  core::AcceptedLoss loss;
+  if (!fleet_) return loss;
+  loss.why = fleet_->accepted_loss();
+  Result<std::vector<JobNumber>> nameless = core::nameless_jobs(engine, limits_of(options_));
+  if (!nameless) return nameless.error();
+  if (nameless->empty()) return loss;
+  const std::string what =
+      format("{} jobs have no name in the directory of jobs, among them number {}",
+             nameless->size(), nameless->front());
+  if (!options_.accept_rollback) {
+    return failure(Code::state_rolled_back, "{}: {}; {}", store::without_password(options_.engine),
+                   what, core::rollback_remedy());
+  }
+  if (loss.why.empty()) loss.why = what;
+  loss.nameless = std::move(*nameless);
+  return loss;
 }
 
 Result<void> EngineHost::join_fleet(std::vector<std::string> addresses) {
@@ -95,7 +122,11 @@ Result<void> EngineHost::join_fleet(std::vector<std::string> addresses) {
           [this] { return commit_age(); },
           [this] { return std::string(engine_.commit ? engine_.commit->engine().server() : ""); },
           [this](const std::string& why) { report_lost(engine_.state.generation, why); },
-          [this] { return engine_.state.witness.value; }});
+          [this] { return engine_.state.witness.value; },
+          [this](const std::string& durability) {
+            durability_name_ = durability;
+            metrics_.durability(durability);
+          }});
   return fleet_->join();
 }
 
@@ -115,12 +146,14 @@ void EngineHost::take(Opened opened) {
   Row witness = opened.directory->witness();
   engine_.state.witness = {std::move(witness.key), std::move(witness.value)};
   durability_name_ = engine.durability();
+  metrics_.durability(durability_name_);
   engine_.state.shared = engine.shared();
   engine_.state.is_volatile = engine_name_ == "memory";
   engine_.state.in_fleet = fleet_ != nullptr;
-  directory_.opened(std::move(opened.directory), engine_.state.generation);
   engine_.intact = std::make_shared<std::atomic<bool>>(true);
   engine_.commit = std::move(opened.commit);
+  directory_.opened(std::move(opened.directory), engine_.state.generation);
+  if (fleet_) fleet_->engine_opened();
   lost_.clear();
   damage_ = engine.damage();
   if (!damage_.empty()) {
@@ -141,6 +174,7 @@ void EngineHost::close() {
 }
 
 std::string EngineHost::not_ready() const {
+  if (fleet_ && !fleet_->rolled_back().empty()) return fleet_->not_ready();
   if (!lost_.empty()) return format("engine {} is not open: {}", engine_name_, lost_);
   const auto age = std::chrono::floor<std::chrono::seconds>(commit_age());
   if (age < kCommitAge) return fleet_ ? fleet_->not_ready() : std::string();
@@ -268,17 +302,18 @@ void EngineHost::checkpoint(const std::string& path, std::function<void(Result<v
 
 // ---- losing the engine -------------------------------------------------------------------------
 
-void EngineHost::report_lost(std::uint64_t generation, const std::string& why) {
-  asio::dispatch(loop_, [this, generation, why] {
-    if (generation == engine_.state.generation && lost_.empty()) lose(why);
+void EngineHost::report_lost(std::uint64_t generation, const std::string& why, bool rolled_back) {
+  asio::dispatch(loop_, [this, generation, why, rolled_back] {
+    if (generation == engine_.state.generation && lost_.empty()) lose(why, rolled_back);
   });
 }
 
-void EngineHost::lose(const std::string& why) {
+void EngineHost::lose(const std::string& why, bool rolled_back) {
   lost_ = why;
   spdlog::error("event=engine_lost engine={} reason={}", engine_name_, quoted(why));
   metrics_.engine_up(false);
   directory_.lost();
+  if (fleet_) fleet_->engine_lost(rolled_back ? why : "");
   const auto drop_jobs = [why](Shard& shard) {
     shard.engine_lost(why);
     return true;
@@ -300,6 +335,7 @@ void EngineHost::reopen_later() {
   reopen_timer_.expires_after(reopen_delay_);
   reopen_timer_.async_wait([this](const boost::system::error_code& cancelled) {
     if (cancelled) return;
+    if (fleet_ && !fleet_->may_open()) return reopen_later();
     asio::post(opener_, [this, now = directory_.job_time()] {
       asio::post(loop_, [this, opened = open_again(options_, acknowledged_, now)]() mutable {
         reopened(std::move(opened));

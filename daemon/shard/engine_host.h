@@ -17,6 +17,7 @@
 
 #include "daemon/config/options.h"
 #include "daemon/core/host/directory_host.h"
+#include "daemon/core/host/directory_rows.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/shard/fleet_host.h"
 #include "daemon/shard/loop.h"
@@ -49,7 +50,9 @@ class EngineHost final : private core::DirectoryHost::Shell {
   ~EngineHost();
 
   /// Takes an engine, reads its directory, and hands the engine to the shards. Fails as
-  /// read_directory() does. Blocks until the directory is read. Called before the loops run.
+  /// read_directory() does, and with state_rolled_back if a shared engine has jobs whose names are
+  /// lost and the options do not accept that. Blocks until the directory is read. Called before the
+  /// loops run.
   Result<void> adopt(std::unique_ptr<store::Engine> engine, Shards& shards);
 
   /// Joins the fleet of a shared engine, at these addresses. Called before adopt(). Fails as
@@ -75,8 +78,9 @@ class EngineHost final : private core::DirectoryHost::Shell {
   void end_turn();
 
   /// Handles a report that an engine no longer works. `generation` tells which engine. Ignores the
-  /// report if that engine is already closed. Thread-safe.
-  void report_lost(std::uint64_t generation, const std::string& why);
+  /// report if that engine is already closed. `rolled_back`: it holds less than was durable.
+  /// Thread-safe.
+  void report_lost(std::uint64_t generation, const std::string& why, bool rolled_back = false);
 
   /// Starts to free the disk space of removed rows. Then calls `then` on the first loop with the
   /// result of the previous attempt: false if it failed, or if the disk had too little space
@@ -125,12 +129,14 @@ class EngineHost final : private core::DirectoryHost::Shell {
   void struck_out(const core::Directory::NamedRun& entry, std::string_view how) override;
 
   static Result<Opened> with_directory(std::unique_ptr<store::Engine> engine,
-                                       const Options& options, TimePoint now);
+                                       const Options& options, TimePoint now,
+                                       const core::AcceptedLoss& loss = {});
+  Result<core::AcceptedLoss> accepted_loss(store::Engine& engine) const;
   static Result<Opened> open_again(const Options& options,
                                    std::shared_ptr<const store::HighWaterMark> acknowledged,
                                    TimePoint now);
   void arm_timer();
-  void lose(const std::string& why);
+  void lose(const std::string& why, bool rolled_back);
   void reopen_later();
   void reopened(Result<Opened> opened);
   void take(Opened opened);

@@ -17,6 +17,9 @@ namespace {
 
 namespace asio = boost::asio;
 
+/// How often the settings of the server, and the Sentinels, are looked at.
+constexpr std::chrono::seconds kLookInterval{5};
+
 std::string address_of(const store::DaemonFacts& daemon) {
   return daemon.addresses.empty() ? format("process {:016x}", daemon.process)
                                   : daemon.addresses.front();
@@ -33,15 +36,67 @@ native::DoorKey random_key() {
 FleetHost::FleetHost(Loop& loop, const Options& options, std::vector<std::string> addresses,
                      core::DirectoryHost& directory, Engine engine)
     : loop_(loop),
-      url_(options.engine),
+      options_(options),
       directory_(directory),
       engine_(std::move(engine)),
       member_(loop, directory, *this,
               {store::this_process(), std::move(addresses), kVersion, options.lease, false,
                random_key()}),
-      timer_(loop) {}
+      mark_(options.mark),
+      timer_(loop),
+      look_timer_(loop),
+      watch_(store::watch_server(options.engine)) {}
 
 FleetHost::~FleetHost() = default;
+
+/// A reply that is late must not cost the lease: there must be time for another try.
+Result<void> FleetHost::open_link() {
+  Result<std::unique_ptr<store::Fleet>> link =
+      store::open_fleet(options_.engine, options_.lease / 3);
+  if (!link) return link.error();
+  link_ = std::move(*link);
+  return {};
+}
+
+/// Checks that the server keeps what it acknowledges.
+Result<void> FleetHost::check_server() {
+  if (!watch_) return {};
+  Result<store::ServerState> state = watch_->look();
+  if (!state) return state.error();
+  server_ = std::move(*state);
+  if (server_.weakness.empty() || options_.redis_accept_weak_durability) return {};
+  return failure(Code::invalid_argument,
+                 "{}: it may lose acknowledged changes; correct it, or accept that with "
+                 "--redis-accept-weak-durability",
+                 server_.weakness);
+}
+
+/// Checks that the state has lost nothing since the mark was written, or that this is accepted.
+Result<void> FleetHost::check_state() {
+  Result<core::StateMark> mark = mark_.read();
+  if (!mark) {
+    if (!options_.accept_rollback || mark.error().code != Code::malformed) return mark.error();
+    spdlog::warn("event=mark_given_up reason={}", quoted(mark.error().detail));
+    mark = core::StateMark{};
+  }
+  core::StateWatch& watch = member_.watch();
+  watch = core::StateWatch(*mark);
+  const Heard reading = link_->read();
+  if (!reading) return reading.error();
+  if (watch.read(*reading) != core::StateWatch::Verdict::rolled_back) return {};
+  if (!options_.accept_rollback) {
+    return failure(Code::state_rolled_back, "{}: {}; {}", store::without_password(options_.engine),
+                   watch.rolled_back(), core::rollback_remedy());
+  }
+  accepted_loss_ = watch.rolled_back();
+  return {};
+}
+
+Result<void> FleetHost::accept_loss(const Bytes& incarnation) {
+  if (Result<void> accepted = link_->accept_rollback(incarnation); !accepted) return accepted;
+  member_.watch().accept(incarnation);
+  return {};
+}
 
 /// Reads the fleet until no other daemon is in the way. Returns what was read.
 Result<core::FleetView> FleetHost::wait_for_room() {
@@ -65,9 +120,9 @@ Result<core::FleetView> FleetHost::wait_for_room() {
 }
 
 Result<void> FleetHost::join() {
-  Result<std::unique_ptr<store::Fleet>> link = store::open_fleet(url_);
-  if (!link) return link.error();
-  link_ = std::move(*link);
+  if (Result<void> checked = check_server(); !checked) return checked;
+  if (Result<void> opened = open_link(); !opened) return opened;
+  if (Result<void> checked = check_state(); !checked) return checked;
   Result<core::FleetView> view = wait_for_room();
   if (!view) return view.error();
   const core::SteadyTime sent = loop_.boot_now();
@@ -85,6 +140,50 @@ Result<void> FleetHost::join() {
 void FleetHost::start(Shards& shards) {
   shards_ = &shards;
   arm_timer();
+  look_later();
+}
+
+void FleetHost::look_later() {
+  if (!watch_) return;
+  look_timer_.expires_after(kLookInterval);
+  look_timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (cancelled) return;
+    asio::post(look_thread_, [this] {
+      asio::post(loop_, [this, state = watch_->look()] {
+        looked(state);
+        look_later();
+      });
+    });
+  });
+}
+
+/// Follows the server: its settings may have changed, and Sentinels may name another master. While
+/// the server cannot be asked, commits and heartbeats fail, too.
+void FleetHost::looked(const Result<store::ServerState>& state) {
+  if (!state) return;
+  if (state->durability != server_.durability) engine_.durability(state->durability);
+  if (state->weakness != server_.weakness) {
+    if (state->weakness.empty()) {
+      spdlog::info("event=durability_strong durability={}", state->durability);
+    } else {
+      spdlog::error("event=durability_weak durability={} reason={}", state->durability,
+                    quoted(state->weakness));
+    }
+  }
+  server_ = *state;
+  const std::string server = engine_.server();
+  if (server.empty() || server == server_.server) return;
+  engine_.lose(
+      "another server is in charge: the master is not the one that the engine was opened on");
+}
+
+std::string FleetHost::not_ready() const {
+  std::string why = member_.not_ready();
+  if (!why.empty() || server_.weakness.empty() || options_.redis_accept_weak_durability) return why;
+  return format(
+      "{}: jobs are served, but acknowledged changes may be lost; correct it, or start the "
+      "daemon with --redis-accept-weak-durability",
+      server_.weakness);
 }
 
 void FleetHost::arm_timer() {
@@ -114,9 +213,7 @@ void FleetHost::ask(bool beats, const store::DaemonFacts& self, std::function<vo
 FleetHost::Heard FleetHost::ask_link(bool beats, const store::DaemonFacts& self,
                                      const std::string& server) {
   if (!link_) {
-    Result<std::unique_ptr<store::Fleet>> link = store::open_fleet(url_);
-    if (!link) return link.error();
-    link_ = std::move(*link);
+    if (Result<void> opened = open_link(); !opened) return opened.error();
   }
   if (beats && link_->server() != server) {
     link_.reset();
@@ -134,7 +231,14 @@ void FleetHost::remove(std::uint64_t process, std::uint64_t beats) {
   });
 }
 
+void FleetHost::report_rollback(const std::string& what) {
+  asio::post(thread_, [this, what] {
+    if (link_) static_cast<void>(link_->report_rollback(what));
+  });
+}
+
 void FleetHost::tell(const core::FleetNews& news) {
+  mark_.write(member_.watch().mark());
   shards_->each([news](Shard& shard) { shard.host().heard_from_fleet(news); });
 }
 
@@ -147,6 +251,10 @@ void FleetHost::report(const core::FleetEvent& event) {
       return spdlog::info("event=lease_renewed");
     case Kind::heartbeat_failed:
       return spdlog::warn("event=heartbeat_failed reason={}", quoted(event.detail));
+    case Kind::rolled_back:
+      return spdlog::error("event=rolled_back reason={}", quoted(event.detail));
+    case Kind::renewed:
+      return spdlog::warn("event=rollback_accepted");
     case Kind::daemon_silent:
     case Kind::daemon_heard:
       return spdlog::warn("event={} address={} process={:016x}",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps this daemon in the fleet of a shared engine: has the link to the fleet with its thread, and
-// the timer. core::FleetMember decides.
+// Keeps this daemon in the fleet of a shared engine: has the link to the fleet, the watch of the
+// server and the file of --mark, each with its thread, and the timers. core::FleetMember decides.
 //
 // Threads: every call is made on the first loop, except those marked "Blocks.", which are made
 // while no loop runs.
@@ -16,6 +16,8 @@
 #include "daemon/config/options.h"
 #include "daemon/core/host/fleet_member.h"
 #include "daemon/shard/loop.h"
+#include "daemon/shard/mark_file.h"
+#include "store/server_watch.h"
 
 namespace c10dd::daemon {
 
@@ -29,6 +31,8 @@ class FleetHost final : private core::FleetMember::Shell {
     std::function<std::string()> server;               ///< see store::Engine::server()
     std::function<void(const std::string& why)> lose;  ///< closes it and opens it again
     std::function<Bytes()> incarnation;                ///< value of Directory::witness()
+    /// Takes note that the server has other settings, see store::ServerState.
+    std::function<void(const std::string& durability)> durability;
   };
 
   FleetHost(Loop& loop, const Options& options, std::vector<std::string> addresses,
@@ -36,9 +40,15 @@ class FleetHost final : private core::FleetMember::Shell {
   ~FleetHost() override;
 
   /// Adds this daemon to the fleet. If a daemon that may be dead has one of its addresses, waits
-  /// for its lease. Fails with invalid_argument if that daemon lives, or if the fleet has another
-  /// lease; and as store::open_fleet() does. Blocks.
+  /// for its lease. Fails with invalid_argument if that daemon lives, if the fleet has another
+  /// lease, or if the server may lose acknowledged changes and the options do not accept that; with
+  /// state_rolled_back if the state has lost some; and as store::open_fleet() does. Blocks.
   Result<void> join();
+  /// Returns which loss of the state the options accept, or an empty text. The directory must then
+  /// get a new incarnation.
+  const std::string& accepted_loss() const { return accepted_loss_; }
+  /// Tells all daemons that the loss is accepted, and the new incarnation durable. Blocks.
+  Result<void> accept_loss(const Bytes& incarnation);
 
   /// Begins to send heartbeats.
   void start(Shards& shards);
@@ -47,8 +57,14 @@ class FleetHost final : private core::FleetMember::Shell {
   /// Takes this daemon out of the fleet: others may claim its jobs at once. Blocks.
   void leave();
 
+  /// Notes that the engine was opened or closed; see core::FleetMember.
+  void engine_opened() { member_.engine_opened(); }
+  void engine_lost(const std::string& suspicion) { member_.engine_lost(suspicion); }
+  bool may_open() const { return member_.may_open(); }
+  const std::string& rolled_back() const { return member_.rolled_back(); }
+
   const core::FleetNews& news() const { return member_.news(); }
-  std::string not_ready() const { return member_.not_ready(); }
+  std::string not_ready() const;
 
  private:
   using Heard = core::FleetMember::Heard;
@@ -56,24 +72,36 @@ class FleetHost final : private core::FleetMember::Shell {
   void turn_all(std::function<void()> then) override;
   void ask(bool beats, const store::DaemonFacts& self, std::function<void(Heard)> then) override;
   void remove(std::uint64_t process, std::uint64_t beats) override;
+  void report_rollback(const std::string& what) override;
   Duration commit_age() const override { return engine_.commit_age(); }
   Bytes incarnation() const override { return engine_.incarnation(); }
   void lose_engine(const std::string& why) override { engine_.lose(why); }
   void tell(const core::FleetNews& news) override;
   void report(const core::FleetEvent& event) override;
 
+  Result<void> check_state();
+  Result<void> check_server();
   Result<core::FleetView> wait_for_room();
+  Result<void> open_link();
   Heard ask_link(bool beats, const store::DaemonFacts& self, const std::string& server);
   void arm_timer();
+  void look_later();
+  void looked(const Result<store::ServerState>& state);
 
   Loop& loop_;
-  const std::string url_;
+  const Options& options_;
   core::DirectoryHost& directory_;
   const Engine engine_;
   core::FleetMember member_;
+  MarkFile mark_;
+  std::string accepted_loss_;
   Shards* shards_ = nullptr;
   boost::asio::steady_timer timer_;
-  std::unique_ptr<store::Fleet> link_;  ///< used on thread_, and while no loop runs
+  boost::asio::steady_timer look_timer_;
+  store::ServerState server_;                  ///< as the newest look has shown it
+  std::unique_ptr<store::ServerWatch> watch_;  ///< used on look_thread_, and while no loop runs
+  std::unique_ptr<store::Fleet> link_;         ///< used on thread_, and while no loop runs
+  boost::asio::thread_pool look_thread_{1};
   boost::asio::thread_pool thread_{1};  ///< the last member, so destroyed first
 };
 

@@ -61,9 +61,9 @@ void Shard::load(const core::JobRef& slot, std::shared_ptr<store::JobLoad> load)
   });
 }
 
-void Shard::lose_engine(std::uint64_t generation, const std::string& why) {
+void Shard::lose_engine(std::uint64_t generation, const std::string& why, bool rolled_back) {
   engine_.commit.reset();
-  engine_host_.report_lost(generation, why);
+  engine_host_.report_lost(generation, why, rolled_back);
 }
 
 void Shard::report_damage(const std::string& what) { engine_host_.report_damage(what); }

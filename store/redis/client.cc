@@ -18,14 +18,18 @@ std::string_view info_line(std::string_view info, const std::string& name) {
 
 }  // namespace
 
-Result<std::unique_ptr<RedisClient>> RedisClient::open(RedisAddress address) {
-  std::unique_ptr<RedisClient> client(new RedisClient(std::move(address)));
+Result<std::unique_ptr<RedisClient>> RedisClient::open(RedisAddress address, Duration patience) {
+  if (!address.sentinels.empty()) {
+    if (Result<void> found = find_redis_master(address, patience); !found) return found.error();
+  }
+  std::unique_ptr<RedisClient> client(new RedisClient(std::move(address), patience));
   if (Result<void> connected = client->connect(); !connected) return connected.error();
   return client;
 }
 
 Result<void> RedisClient::connect() {
-  Result<std::unique_ptr<RedisLink>> link = RedisLink::open(address_.host, address_.port);
+  Result<std::unique_ptr<RedisLink>> link =
+      RedisLink::open(address_.host, address_.port, patience_);
   if (!link) return drop(link.error().detail);
   link_ = std::move(*link);
   if (Result<void> known = log_in(); !known) return known;
@@ -37,8 +41,12 @@ Result<void> RedisClient::check_server() {
   Result<RedisReply> role = call({"ROLE"});
   if (!role) return role.error();
   if (role->items.empty() || !role->items[0].is_bytes()) return unexpected("ROLE", *role);
-  if (role->items[0].text != "master")
-    return drop("the server is a replica: use the address of its master");
+  if (role->items[0].text != "master") {
+    return drop(
+        address_.sentinels.empty()
+            ? "the server is a replica: use the address of its master"
+            : "the Sentinels name this server, but it is a replica: a failover is under way");
+  }
   const Result<RedisReply> info = call({"INFO"});
   if (!info) return info.error();
   if (!info->is_bytes()) return unexpected("INFO", *info);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection to the master of a Redis server, logged in and checked. Runs commands one by one, or
-// many in one write. After a failure of the connection, every call fails with its cause.
+// A connection to a Redis server that is a master, found by Sentinels if need be, logged in and
+// checked. Runs commands one by one, or many in one write. After a failure of the connection, every
+// call fails with its cause.
 #pragma once
 
 #include <initializer_list>
@@ -18,8 +19,10 @@ class RedisClient {
   static constexpr std::size_t kReplyBytes = 16 * 1024 * 1024;
 
   /// Connects and logs in. Fails with unavailable if the server cannot be reached or is a replica,
-  /// and with permission_denied if it refuses the login or a command.
-  static Result<std::unique_ptr<RedisClient>> open(RedisAddress address);
+  /// and with permission_denied if it refuses the login or a command. If the address has Sentinels,
+  /// asks them first, and fails with invalid_argument if they know no such master.
+  static Result<std::unique_ptr<RedisClient>> open(RedisAddress address,
+                                                   Duration patience = kRedisPatience);
 
   const RedisAddress& address() const { return address_; }
   /// Returns the run id of the server, which changes whenever the server starts.
@@ -49,16 +52,26 @@ class RedisClient {
   Failure unexpected(const std::string& what, const RedisReply& reply);
 
  private:
-  explicit RedisClient(RedisAddress address) : address_(std::move(address)) {}
+  RedisClient(RedisAddress address, Duration patience)
+      : address_(std::move(address)), patience_(patience) {}
 
   Result<void> connect();
   Result<void> log_in();
   Result<void> check_server();
 
   RedisAddress address_;
+  const Duration patience_;
   std::unique_ptr<RedisLink> link_;
   std::string cause_ = "not connected";
   std::string server_;
 };
+
+/// Reads the settings of a server that decide about its durability.
+RedisSettings read_redis_settings(RedisClient& client);
+
+/// Asks the Sentinels of an address for the master, and stores its host and port in the address.
+/// Fails with unavailable if none of them can be asked, and with invalid_argument if they know no
+/// such master.
+Result<void> find_redis_master(RedisAddress& address, Duration patience);
 
 }  // namespace c10dd::store

@@ -59,10 +59,17 @@ bool plain(std::string_view prefix) {
   return true;
 }
 
+/// Returns whether the server may evict rows. No row has a TTL, so the policies volatile-* evict
+/// none.
+bool evicts(const RedisSettings& settings) {
+  return settings.maxmemory != "0" &&
+         (settings.maxmemory_policy.empty() || settings.maxmemory_policy.starts_with("allkeys"));
+}
+
 }  // namespace
 
-// A head without `rev` is new, unless the job has rows. An owner whose process has no row in the
-// fleet has left it.
+// A head without `rev` is new, unless the job has rows or was claimed before. An owner whose
+// process has no row in the fleet has left it.
 const std::string_view kRedisClaimScript = R"lua(
 local head, rows, directory = KEYS[1], KEYS[2], KEYS[3]
 local function differs(key, value)
@@ -70,7 +77,8 @@ local function differs(key, value)
 end
 if differs(ARGV[3], ARGV[4]) then return {'witness'} end
 if differs(ARGV[5], ARGV[6]) then return {'gone'} end
-if redis.call('HEXISTS', head, 'rev') == 0 and redis.call('HLEN', rows) > 0 then
+if redis.call('HEXISTS', head, 'rev') == 0 and
+    (redis.call('HLEN', rows) > 0 or redis.call('SISMEMBER', KEYS[5], ARGV[1]) == 1) then
   return {'head'}
 end
 local owner = redis.call('HGET', head, 'owner') or ''
@@ -122,17 +130,25 @@ if ARGV[2] ~= '' then
   if not row and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[3]) then return {'full'} end
   local beats = row and tonumber(string.match(row, '^%d+')) or 0
   redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f ', beats + 1) .. ARGV[2])
+  redis.call('HINCRBY', KEYS[4], 'count', 1)
 end
+local pulse = redis.call('HMGET', KEYS[4], 'count', 'rolled_back', 'accepted')
 return {redis.call('HGET', KEYS[3], 'i') or '', redis.call('HGET', KEYS[2], 'rev') or '0',
-        redis.call('HGETALL', KEYS[1])})lua";
+        redis.call('HGETALL', KEYS[1]), pulse[1] or '0', pulse[2] or '', pulse[3] or ''})lua";
 
 const std::string_view kRedisLeaveScript = R"lua(
 local row = redis.call('HGET', KEYS[1], ARGV[1])
 if row and string.match(row, '^%d+') == ARGV[2] then redis.call('HDEL', KEYS[1], ARGV[1]) end
 return 1)lua";
 
+const std::string_view kRedisAcceptScript = R"lua(
+redis.call('HSET', KEYS[1], 'accepted', ARGV[1])
+redis.call('HDEL', KEYS[1], 'rolled_back')
+return 1)lua";
+
 // Applies the rule of HeadCheck (job_head.h). Beside that, finds that the state is lost if the head
-// or rows are missing, or if the head is behind a batch of its owner. ARGV has the number of
+// is missing, or behind a batch of its owner. If rows are missing, fences all batches: the job must
+// be loaded again, which names the damage, and the other jobs go on. ARGV has the number of
 // batches, and for each batch: owner, from, to, the number of arguments for its rows, and these
 // arguments. Further keys are heads of jobs, and the last arguments the owners that they must have:
 // then there is one batch, and it is fenced if another daemon owns one of them. Redis does not undo
@@ -146,7 +162,7 @@ for i = 1, guards do
 end
 local held = redis.call('HMGET', head, 'owner', 'rev', 'from', 'rows')
 local owner, rev, repeat_from = held[1], held[2], held[3]
-local lost = not rev or (held[4] and tonumber(held[4]) ~= redis.call('HLEN', rows))
+local erased = held[4] and tonumber(held[4]) ~= redis.call('HLEN', rows)
 
 local function not_above(a, b) return #a < #b or (#a == #b and a <= b) end
 
@@ -191,8 +207,10 @@ for b = 1, tonumber(ARGV[1]) do
   local from, to = ARGV[at + 1], ARGV[at + 2]
   local last = at + 3 + tonumber(ARGV[at + 3])
   verdicts[b] = 'f'
-  if not rev or ARGV[at] == owner then
-    if lost or (owner ~= '-' and rev ~= from and not_above(rev, from)) then
+  if not rev then
+    verdicts[b] = 'l'
+  elseif ARGV[at] == owner and not erased then
+    if owner ~= '-' and rev ~= from and not_above(rev, from) then
       verdicts[b] = 'l'
     elseif from == rev then
       verdicts[b] = 'd'
@@ -213,11 +231,22 @@ if applied then
 end
 return table.concat(verdicts))lua";
 
+namespace {
+
+constexpr const char* kBadPrefix = "the prefix has characters other than letters, digits, - _ . :";
+constexpr std::uint16_t kSentinelPort = 26379;
+
+Failure refused_address(const std::string& scheme, std::string_view text, std::string_view form,
+                        const std::string& why) {
+  return failure(Code::invalid_argument, "engine: {}: {}; the form is {}{}",
+                 without_password(scheme + std::string(text)), why, scheme, form);
+}
+
+}  // namespace
+
 Result<RedisAddress> parse_redis_address(std::string_view text) {
   const auto refused = [text](const std::string& why) {
-    return failure(Code::invalid_argument,
-                   "engine: {}: {}; the form is redis://[[user]:password@]host:port[/prefix]",
-                   without_password("redis:" + std::string(text)), why);
+    return refused_address("redis:", text, "//[[user]:password@]host:port[/prefix]", why);
   };
   Result<ServerUrl> url = parse_server_url(text);
   if (!url) return refused(url.error().detail);
@@ -227,10 +256,50 @@ Result<RedisAddress> parse_redis_address(std::string_view text) {
   if (!url->path.empty()) address.prefix = std::move(url->path);
   address.user = std::move(url->user);
   address.password = std::move(url->password);
-  if (!plain(address.prefix)) {
-    return refused("the prefix has characters other than letters, digits, - _ . :");
-  }
+  if (!plain(address.prefix)) return refused(kBadPrefix);
   return address;
+}
+
+Result<RedisAddress> parse_sentinel_address(std::string_view text) {
+  const auto refused = [text](const std::string& why) {
+    return refused_address("redis+sentinel:", text,
+                           "//[[user]:password@]host:port[,host:port...]/master[/prefix]", why);
+  };
+  const std::size_t slash = std::min(text.find('/', 2), text.size());
+  std::string_view authority = text.substr(0, slash);
+  std::string_view path = text.substr(std::min(slash + 1, text.size()));
+  RedisAddress address;
+  // Each host is parsed as a URL of its own; the first one has the login.
+  while (!authority.empty()) {
+    const std::size_t comma = authority.find(',', authority.rfind('@') + 1);
+    Result<ServerUrl> url = parse_server_url((address.sentinels.empty() ? "" : "//") +
+                                             std::string(authority.substr(0, comma)));
+    if (!url) return refused(url.error().detail);
+    if (address.sentinels.empty()) {
+      address.user = std::move(url->user);
+      address.password = std::move(url->password);
+    }
+    address.sentinels.emplace_back(std::move(url->host),
+                                   url->port != 0 ? url->port : kSentinelPort);
+    authority.remove_prefix(comma == std::string_view::npos ? authority.size() : comma + 1);
+  }
+  if (address.sentinels.empty() || text.substr(0, slash).ends_with(',')) {
+    return refused("a Sentinel has no host");
+  }
+  const std::size_t end = path.find('/');
+  address.master = path.substr(0, end);
+  if (end != std::string_view::npos && end + 1 < path.size()) address.prefix = path.substr(end + 1);
+  if (address.master.empty()) return refused("there is no name of a master after the Sentinels");
+  if (!plain(address.master))
+    return refused("the name of the master has other characters than letters, digits, - _ . :");
+  if (!plain(address.prefix)) return refused(kBadPrefix);
+  return address;
+}
+
+Result<RedisAddress> parse_redis_url(std::string_view url) {
+  const std::string_view rest = url.substr(std::min(url.find(':'), url.size() - 1) + 1);
+  return url.starts_with("redis+sentinel:") ? parse_sentinel_address(rest)
+                                            : parse_redis_address(rest);
 }
 
 std::string redis_head_key(std::string_view prefix, JobNumber job) {
@@ -244,6 +313,8 @@ std::string redis_rows_key(std::string_view prefix, JobNumber job) {
 std::string redis_jobs_key(std::string_view prefix) { return format("{}:jobs", prefix); }
 
 std::string redis_fleet_key(std::string_view prefix) { return format("{}:fleet", prefix); }
+
+std::string redis_pulse_key(std::string_view prefix) { return format("{}:pulse", prefix); }
 
 std::string redis_process(std::uint64_t process) { return format("{:016x}", process); }
 
@@ -288,12 +359,36 @@ void append_redis_commit(Bytes& out, std::string_view verb, std::string_view scr
   command.append_to(out);
 }
 
-std::string_view redis_durability(std::string_view appendonly, std::string_view appendfsync,
-                                  std::string_view no_appendfsync_on_rewrite,
-                                  std::string_view maxmemory_policy) {
-  if (appendonly != "yes" || maxmemory_policy.empty()) return "none";
-  if (maxmemory_policy.starts_with("allkeys")) return "none";  // Redis may evict any row
-  return appendfsync == "always" && no_appendfsync_on_rewrite == "no" ? "fsync" : "os";
+std::string_view redis_durability(const RedisSettings& settings) {
+  if (settings.appendonly != "yes" || evicts(settings)) return "none";
+  const bool synced =
+      settings.appendfsync == "always" && settings.no_appendfsync_on_rewrite == "no";
+  return synced ? "fsync" : "os";
+}
+
+std::string redis_weakness(const RedisSettings& settings) {
+  struct Wanted {
+    std::string_view name;
+    const std::string& value;
+    std::string_view good;
+  };
+  const Wanted wanted[] = {{"appendonly", settings.appendonly, "yes"},
+                           {"appendfsync", settings.appendfsync, "always"},
+                           {"no-appendfsync-on-rewrite", settings.no_appendfsync_on_rewrite, "no"}};
+  for (const Wanted& setting : wanted) {
+    if (setting.value == setting.good) continue;
+    if (setting.value.empty()) {
+      return format("the server does not tell its setting {}, which must be {}: allow CONFIG GET",
+                    setting.name, setting.good);
+    }
+    return format("its setting {} is {}, but must be {}", setting.name, setting.value,
+                  setting.good);
+  }
+  if (!evicts(settings)) return {};
+  return format(
+      "its setting maxmemory-policy is {} with maxmemory {}, so that it evicts rows; it must be "
+      "noeviction",
+      settings.maxmemory_policy, settings.maxmemory);
 }
 
 }  // namespace c10dd::store

@@ -20,6 +20,9 @@ struct RedisAddress {
   std::string prefix = "c10dd";  ///< first part of every key; several services can share a server
   std::string user;              ///< empty: the server's default user
   std::string password;          ///< empty: the server needs no password
+  /// If not empty, these Sentinels are asked for the address of the master, host and port.
+  std::vector<std::pair<std::string, std::uint16_t>> sentinels = {};
+  std::string master = {};  ///< the name of the master at the Sentinels
 };
 
 /// Owner of job 0, which all daemons change.
@@ -28,6 +31,12 @@ inline constexpr std::string_view kRedisNoOwner = "-";
 /// Parses //[[user]:password@]host[:port][/prefix]. An IPv6 host is in brackets; the characters / @
 /// : and % of a user or password are percent-encoded. No error text contains the password.
 Result<RedisAddress> parse_redis_address(std::string_view text);
+/// Parses //[[user]:password@]host[:port][,host[:port]...]/master[/prefix], the part of
+/// redis+sentinel: URLs after the scheme. Host and port of the address stay empty.
+Result<RedisAddress> parse_sentinel_address(std::string_view text);
+
+/// Parses a URL of either kind, with its scheme.
+Result<RedisAddress> parse_redis_url(std::string_view url);
 
 /// Returns the key of the Redis hash that stores a job's JobHead as {epoch, rev, from}. It also has
 /// the job's owner, the number of its rows, and the newest EpochStarts as a list of words.
@@ -40,6 +49,9 @@ std::string redis_jobs_key(std::string_view prefix);
 /// Returns the key of the hash that has a row for each daemon: its number of heartbeats, a space,
 /// and its DaemonFacts.
 std::string redis_fleet_key(std::string_view prefix);
+/// Returns the key of the hash that tells about the whole state: `count` has the heartbeats of all
+/// daemons, `rolled_back` and `accepted` are as in FleetReading.
+std::string redis_pulse_key(std::string_view prefix);
 
 /// Returns the name of a process, as it is in the names of owners and in the keys of the fleet.
 std::string redis_process(std::uint64_t process);
@@ -54,7 +66,8 @@ std::optional<Owner> parse_redis_owner(std::string_view name);
 /// value of ClaimTerms::state, key and value of ClaimTerms::entry, name and heartbeats of
 /// ClaimTerms::over, kEpochStarts}; what is not there is empty. Returns {epoch, rev, starts}, or
 /// {"held", owner, heartbeats}, or one word: "witness" if job 0 does not have the state, "gone" if
-/// it does not have the entry, "head" if the job has rows but no head.
+/// it does not have the entry, "head" if the job has rows but no head, or was claimed before and
+/// has no head.
 extern const std::string_view kRedisClaimScript;
 /// KEYS = {head, rows} of job 0, {jobs}. Returns its rev, or "head" if it has rows but no head.
 extern const std::string_view kRedisDirectoryScript;
@@ -63,11 +76,14 @@ extern const std::string_view kRedisReleaseScript;
 /// KEYS = {head, rows, rows of job 0, jobs}. ARGV = {number of the job, key and value of the mark}.
 /// Returns 1, or 0 if job 0 does not have the mark.
 extern const std::string_view kRedisForgetScript;
-/// KEYS = {fleet, head of job 0, rows of job 0}. ARGV = {process, encoded DaemonFacts (empty: only
-/// read), most daemons}. Returns {incarnation, rev of job 0, rows of the fleet}, or {"full"}.
+/// KEYS = {fleet, head of job 0, rows of job 0, pulse}. ARGV = {process, encoded DaemonFacts
+/// (empty: only read), most daemons}. Returns {incarnation, rev of job 0, rows of the fleet, count,
+/// rolled_back, accepted}, or {"full"}.
 extern const std::string_view kRedisBeatScript;
 /// KEYS = {fleet}. ARGV = {process, heartbeats}. Removes the row if it has so many heartbeats.
 extern const std::string_view kRedisLeaveScript;
+/// KEYS = {pulse}. ARGV = {incarnation}. Accepts a loss; see Fleet::accept_rollback().
+extern const std::string_view kRedisAcceptScript;
 /// KEYS = {head, rows}.
 /// Returns d (durable), f (fenced) or l (lost) per batch.
 extern const std::string_view kRedisCommitScript;
@@ -83,10 +99,20 @@ void append_redis_commit(Bytes& out, std::string_view verb, std::string_view scr
                          std::string_view prefix, std::uint64_t process,
                          const std::vector<const JobBatch*>& batches);
 
+/// The settings of a server on which it depends what acknowledged changes survive. Empty: the
+/// server does not tell.
+struct RedisSettings {
+  std::string appendonly;
+  std::string appendfsync;
+  std::string no_appendfsync_on_rewrite;
+  std::string maxmemory;
+  std::string maxmemory_policy;
+};
+
 /// Returns the durability under these settings (see Engine::durability()): "fsync", "os" or "none".
-/// If the server does not return a setting, pass an empty text for the setting.
-std::string_view redis_durability(std::string_view appendonly, std::string_view appendfsync,
-                                  std::string_view no_appendfsync_on_rewrite,
-                                  std::string_view maxmemory_policy);
+std::string_view redis_durability(const RedisSettings& settings);
+/// Returns which of these settings loses acknowledged changes, its value, and the value that it
+/// must have. Empty: none does.
+std::string redis_weakness(const RedisSettings& settings);
 
 }  // namespace c10dd::store

@@ -9,8 +9,9 @@
 // or changes that this engine has seen durable. A reply of an unexpected type or size closes the
 // connection.
 // Not promised: the engine does not notice that Redis lost acknowledged rows in a failover
-// (Sentinel, Cluster) before it committed them itself, or that the server's settings changed during
-// the connection. jobs() may list a job whose first claim failed.
+// before it committed them itself; the fleet does, see core::StateWatch. durability() is that of
+// the time when the engine was opened; see store/server_watch.h. jobs() may list a job whose first
+// claim failed.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -55,9 +56,7 @@ class RedisEngine final : public Engine {
 
   /// Must be called first. Reads settings, and checks the data format.
   Result<void> start() {
-    durability_ = redis_durability(client_->setting("appendonly"), client_->setting("appendfsync"),
-                                   client_->setting("no-appendfsync-on-rewrite"),
-                                   client_->setting("maxmemory-policy"));
+    durability_ = redis_durability(read_redis_settings(*client_));
     Result<RedisReply> digest = client_->call({"SCRIPT", "LOAD", kRedisCommitScript});
     if (!digest) return digest.error();
     if (!digest->is_bytes()) return client_->unexpected("SCRIPT LOAD", *digest);
@@ -296,9 +295,9 @@ class RedisEngine final : public Engine {
     if (why == "gone") return ClaimReply(Gone{});
     if (why == "witness") return no_witness(job);
     return failure(Code::malformed,
-                   "{}job {} has rows in {}, but no head: it was erased; restore the server from a "
-                   "copy, or erase the rows, too",
-                   client_->where(), job, rows_key(job));
+                   "{}job {} was claimed before, but has no head in {}: it was erased or evicted; "
+                   "restore the server from a copy, or remove the job",
+                   client_->where(), job, head_key(job));
   }
 
   Result<void> check_format() {
@@ -384,9 +383,9 @@ class RedisEngine final : public Engine {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
-                                                  const OpenOptions& options) {
-  Result<RedisAddress> address = parse_redis_address(rest);
+namespace {
+
+Result<std::unique_ptr<Engine>> open_at(Result<RedisAddress> address, const OpenOptions& options) {
   if (!address) return address.error();
   Result<std::unique_ptr<RedisClient>> client = RedisClient::open(std::move(*address));
   if (!client) return client.error();
@@ -394,6 +393,18 @@ Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
       std::move(*client), options.process != 0 ? options.process : this_process());
   if (Result<void> started = engine->start(); !started) return started.error();
   return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
+                                                  const OpenOptions& options) {
+  return open_at(parse_redis_address(rest), options);
+}
+
+Result<std::unique_ptr<Engine>> open_sentinel_engine(std::string_view rest,
+                                                     const OpenOptions& options) {
+  return open_at(parse_sentinel_address(rest), options);
 }
 
 }  // namespace c10dd::store

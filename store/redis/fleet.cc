@@ -44,16 +44,30 @@ class RedisFleet final : public Fleet {
     return {};
   }
 
+  Result<void> report_rollback(std::string_view what) override {
+    const Result<RedisReply> told =
+        client_->call({"HSETNX", redis_pulse_key(prefix()), "rolled_back", what});
+    if (!told) return told.error();
+    return {};
+  }
+
+  Result<void> accept_rollback(const Bytes& incarnation) override {
+    const Result<RedisReply> accepted =
+        client_->call({"EVAL", kRedisAcceptScript, "1", redis_pulse_key(prefix()), incarnation});
+    if (!accepted) return accepted.error();
+    return {};
+  }
+
   std::string_view server() const override { return client_->server(); }
 
  private:
   const std::string& prefix() const { return client_->address().prefix; }
 
   Result<FleetReading> beat(std::uint64_t process, std::string_view facts) {
-    Result<RedisReply> reply =
-        client_->call({"EVAL", kRedisBeatScript, "3", redis_fleet_key(prefix()),
-                       redis_head_key(prefix(), 0), redis_rows_key(prefix(), 0),
-                       redis_process(process), facts, std::to_string(limits::kDaemons)});
+    Result<RedisReply> reply = client_->call(
+        {"EVAL", kRedisBeatScript, "4", redis_fleet_key(prefix()), redis_head_key(prefix(), 0),
+         redis_rows_key(prefix(), 0), redis_pulse_key(prefix()), redis_process(process), facts,
+         std::to_string(limits::kDaemons)});
     if (!reply) return reply.error();
     if (reply->is_array(1) && reply->items[0].text == "full") {
       return failure(
@@ -63,11 +77,13 @@ class RedisFleet final : public Fleet {
           client_->where(), limits::kDaemons, limits::kDaemons, redis_fleet_key(prefix()));
     }
     FleetReading fleet;
-    if (!reply->is_array(3) || !reply->items[1].number(fleet.directory) ||
-        reply->items[2].items.size() % 2 != 0) {
+    if (!reply->is_array(6) || !reply->items[1].number(fleet.directory) ||
+        reply->items[2].items.size() % 2 != 0 || !reply->items[3].number(fleet.pulse)) {
       return client_->unexpected("a heartbeat", *reply);
     }
     fleet.incarnation = std::move(reply->items[0].text);
+    fleet.rolled_back = std::move(reply->items[4].text);
+    fleet.accepted = std::move(reply->items[5].text);
     const std::vector<RedisReply>& pairs = reply->items[2].items;
     for (std::size_t n = 1; n < pairs.size(); n += 2) {
       std::optional<DaemonRow> row = parse_row(pairs[n].text);
@@ -86,10 +102,10 @@ class RedisFleet final : public Fleet {
 
 }  // namespace
 
-Result<std::unique_ptr<Fleet>> open_redis_fleet(std::string_view rest) {
-  Result<RedisAddress> address = parse_redis_address(rest);
+Result<std::unique_ptr<Fleet>> open_redis_fleet(std::string_view url, Duration patience) {
+  Result<RedisAddress> address = parse_redis_url(url);
   if (!address) return address.error();
-  Result<std::unique_ptr<RedisClient>> client = RedisClient::open(std::move(*address));
+  Result<std::unique_ptr<RedisClient>> client = RedisClient::open(std::move(*address), patience);
   if (!client) return client.error();
   return std::unique_ptr<Fleet>(std::make_unique<RedisFleet>(std::move(*client)));
 }

@@ -4,6 +4,8 @@
 #include "store/redis/link.h"
 
 #include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -11,11 +13,11 @@
 
 #include "protocol/format.h"
 #include "protocol/parse.h"
+#include "protocol/wording.h"
 
 namespace c10dd::store {
 namespace {
 
-constexpr timeval kTimeout{2, 0};
 constexpr int kReplyElements = 1024 * 1024;
 
 struct Free {
@@ -67,13 +69,15 @@ RedisReply copy_of(const redisReply& reply) {
   return copy;
 }
 
-Failure broken(int error) {
-  return failure(Code::unavailable, error == EAGAIN ? "no reply within 2 s" : std::strerror(error));
+timeval timeval_of(Duration time) {
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+  return {us / 1'000'000, us % 1'000'000};
 }
 
 class HiredisLink final : public RedisLink {
  public:
-  explicit HiredisLink(std::unique_ptr<redisContext, Free> context) : context_(std::move(context)) {
+  HiredisLink(std::unique_ptr<redisContext, Free> context, Duration patience)
+      : context_(std::move(context)), patience_(patience) {
     context_->reader->fn = bounded(*context_->reader->fn);
   }
 
@@ -104,7 +108,13 @@ class HiredisLink final : public RedisLink {
   }
 
  private:
+  Failure broken(int error) const {
+    if (error == EAGAIN) return failure(Code::unavailable, "no reply within {}", human(patience_));
+    return failure(Code::unavailable, "{}", std::strerror(error));
+  }
+
   std::unique_ptr<redisContext, Free> context_;
+  const Duration patience_;
 };
 
 }  // namespace
@@ -115,15 +125,19 @@ bool RedisReply::number(std::uint64_t& value) const {
   return number.has_value();
 }
 
-Result<std::unique_ptr<RedisLink>> RedisLink::open(const std::string& host, std::uint16_t port) {
-  std::unique_ptr<redisContext, Free> context(
-      redisConnectWithTimeout(host.c_str(), port, kTimeout));
+Result<std::unique_ptr<RedisLink>> RedisLink::open(const std::string& host, std::uint16_t port,
+                                                   Duration patience) {
+  const timeval timeout = timeval_of(patience);
+  std::unique_ptr<redisContext, Free> context(redisConnectWithTimeout(host.c_str(), port, timeout));
   if (!context) return failure(Code::unavailable, "out of memory");
-  if (context->err != 0 || redisSetTimeout(context.get(), kTimeout) != REDIS_OK ||
+  if (context->err != 0 || redisSetTimeout(context.get(), timeout) != REDIS_OK ||
       redisEnableKeepAlive(context.get()) != REDIS_OK) {
     return failure(Code::unavailable, context->errstr);
   }
-  return std::unique_ptr<RedisLink>(std::make_unique<HiredisLink>(std::move(context)));
+  // Bytes that nobody acknowledges end a connection that waits for no reply.
+  const auto unacknowledged = static_cast<unsigned>(patience / std::chrono::milliseconds(1));
+  ::setsockopt(context->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged, sizeof unacknowledged);
+  return std::unique_ptr<RedisLink>(std::make_unique<HiredisLink>(std::move(context), patience));
 }
 
 }  // namespace c10dd::store

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "protocol/error.h"
+#include "protocol/types.h"
 
 namespace c10dd::store {
 
@@ -32,20 +33,24 @@ struct RedisReply {
   bool number(std::uint64_t& value) const;
 };
 
+inline constexpr Duration kRedisPatience = std::chrono::seconds(2);
+
 /// A connection. Used by one thread at a time.
 class RedisLink {
  public:
-  /// Connects. Fails with unavailable if the server cannot be reached within 2 s.
-  static Result<std::unique_ptr<RedisLink>> open(const std::string& host, std::uint16_t port);
+  /// Connects. Fails with unavailable if the server cannot be reached within `patience`.
+  static Result<std::unique_ptr<RedisLink>> open(const std::string& host, std::uint16_t port,
+                                                 Duration patience = kRedisPatience);
 
   virtual ~RedisLink() = default;
 
-  /// Sends all bytes. Blocks for at most 2 s each time that the send buffer of the socket is full.
+  /// Sends all bytes. Blocks for at most `patience` each time that the send buffer of the socket is
+  /// full.
   virtual Result<void> send(std::string_view bytes) = 0;
 
-  /// Returns the next reply, which may be an error reply. Fails if the server is silent for 2 s,
-  /// breaks the protocol or sends more than `bytes_max`. Allocates no memory for a string before
-  /// its bytes arrive.
+  /// Returns the next reply, which may be an error reply. Fails if the server is silent for
+  /// `patience`, breaks the protocol or sends more than `bytes_max`. Allocates no memory for a
+  /// string before its bytes arrive.
   virtual Result<RedisReply> receive(std::size_t bytes_max) = 0;
 };
 

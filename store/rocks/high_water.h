@@ -2,8 +2,6 @@
 // The file "highwater" of a state directory. It holds a mark: the number of the newest change in
 // the rows, and totals over the jobs, as of the last write of the file. A log that lost its end
 // looks like a shorter log; only a mark outside the log shows the loss.
-// The file has two slots with checksums, which are written alternately, so that a torn write leaves
-// the older mark intact.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -12,6 +10,7 @@
 #include <string_view>
 
 #include "protocol/error.h"
+#include "store/slot_file.h"
 
 namespace c10dd::store {
 
@@ -42,13 +41,13 @@ struct HighWaterMark {
 BOOST_DESCRIBE_STRUCT(HighWaterMark, (),
                       (sequence, log_number, jobs, revisions, epochs, holds, boot, renewal))
 
-/// A slot of the file. Each write uses a higher `turn`, so the newer slot has the higher `turn`.
+/// A slot of the file.
 struct HighWaterSlot {
   std::uint64_t turn = 0;
   HighWaterMark mark;
 };
 
-inline constexpr std::size_t kHighWaterSlotBytes = 4096;
+inline constexpr std::size_t kHighWaterSlotBytes = kFileSlotBytes;
 
 /// Returns the slot as exactly kHighWaterSlotBytes bytes.
 Bytes encode_high_water_slot(const HighWaterSlot& slot);
@@ -69,33 +68,23 @@ class HighWaterFile {
   /// `damage` otherwise.
   static Result<HighWaterFile> open(const std::string& directory);
 
-  ~HighWaterFile();
-  HighWaterFile(HighWaterFile&& other) noexcept;
-  HighWaterFile& operator=(HighWaterFile&&) = delete;
-
-  Found found() const { return found_; }
+  Found found() const;
   /// Returns the newest mark that was read or written.
-  const HighWaterMark& mark() const { return newest_.mark; }
-  const std::string& path() const { return path_; }
+  const HighWaterMark& mark() const { return mark_; }
+  const std::string& path() const { return file_.path(); }
 
   /// Raises the fields `sequence`, `jobs`, `revisions` and `epochs` of mark() to at least the
   /// values that they have in `acknowledged`.
   void expect(const HighWaterMark& acknowledged);
 
-  /// Writes a mark and syncs it to disk. If open() found no file or a damaged one, the first
-  /// write() creates a new file, which appears complete or not at all. Every other write() uses the
-  /// open file, and also fails if that file was removed or replaced.
+  /// Writes a mark and syncs it to disk; see SlotFile::write().
   Result<void> write(const HighWaterMark& mark);
 
  private:
-  explicit HighWaterFile(std::string path) : path_(std::move(path)) {}
-  Result<void> create();
-  Failure refused(const std::string& what) const;
+  explicit HighWaterFile(SlotFile file) : file_(std::move(file)) {}
 
-  std::string path_;
-  int file_ = -1;
-  Found found_ = Found::nothing;
-  HighWaterSlot newest_;
+  SlotFile file_;
+  HighWaterMark mark_;
 };
 
 /// Returns a number that identifies this boot of the machine; 0 if the kernel does not provide one.

@@ -2,41 +2,63 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Redis has lost while the daemon runs, or between two starts of it, is noticed."""
 import contextlib
-import socket
+import os
+import subprocess
 import tempfile
 import time
 import unittest
 
-from daemon import Daemon
+from daemon import Daemon, SLOWDOWN
 from redis_server import redis_server
+from resp import command
 from wire import Wire
 
-PATIENCE = 20
-
-
-def command(port, *words):
-    """Runs a command of Redis, and returns the first bytes of its reply."""
-    with contextlib.closing(socket.create_connection(("127.0.0.1", port))) as link:
-        parts = [word.encode() for word in words]
-        link.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
-        return link.recv(4096)
+PATIENCE = 20 * SLOWDOWN
 
 
 class RedisLoss(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        self.port, _ = stack.enter_context(redis_server(folder.name))
-        self.daemon = stack.enter_context(Daemon(engine=f"redis://127.0.0.1:{self.port}"))
+        self.folder = folder.name
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+        self.port, _ = self.stack.enter_context(redis_server(folder.name))
+        self.daemon = self.start()
 
-    def retry(self, job, call):
+    def start(self, *options):
+        return self.stack.enter_context(
+            Daemon("--lease", "1", *options, engine=f"redis://127.0.0.1:{self.port}"))
+
+    def redis(self, *words):
+        return command(self.port, *words)
+
+    def refused(self, *options):
+        """The text of a daemon that does not start on this state."""
+        daemon = Daemon("--lease", "1", *options, engine=f"redis://127.0.0.1:{self.port}")
+        daemon.log.close()
+        done = subprocess.run(daemon.command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.assertEqual(78, done.returncode, done.stderr)
+        return done.stderr
+
+    def wait_until_stopped(self, daemon, reason):
+        """The daemon serves nothing, and /readyz says why."""
+        until = time.monotonic() + PATIENCE
+        status, page = daemon.http("/readyz")[:2]
+        while status == 200 or reason not in page or "state_rolled_back" not in page:
+            self.assertLess(time.monotonic(), until, page + daemon.errors())
+            time.sleep(0.05)
+            status, page = daemon.http("/readyz")[:2]
+        self.assertIn("--accept-rollback", page)
+        with contextlib.closing(Wire(daemon.address)) as client:
+            self.assertNotEqual("ok", client.hello(job="A").code)
+
+    def retry(self, job, call, daemon=None):
         """Calls with a session of its own until the reply is a success, as a client would."""
         until = time.monotonic() + PATIENCE
         while True:
             code = "no reply"
-            with contextlib.suppress(OSError, EOFError), contextlib.closing(Wire(self.daemon.address)) as client:
+            with contextlib.suppress(OSError, EOFError), contextlib.closing(Wire((daemon or self.daemon).address)) as client:
                 code = client.hello(job=job).code
                 if code == "ok":
                     reply = call(client)
@@ -46,28 +68,124 @@ class RedisLoss(unittest.TestCase):
             self.assertLess(time.monotonic(), until, f"{job}: {code}\n{self.daemon.errors()}")
             time.sleep(0.05)
 
-    def set(self, job, value):
-        self.retry(job, lambda client: client.set("who", value))
+    def set(self, job, value, daemon=None):
+        self.retry(job, lambda client: client.set("who", value), daemon)
 
-    def get(self, job):
-        return self.retry(job, lambda client: client.get("who")).body
+    def get(self, job, daemon=None):
+        return self.retry(job, lambda client: client.get("who"), daemon).body
 
-    def test_after_flushall_no_job_gets_the_rows_of_another(self):
+    def test_after_flushall_nothing_is_served_until_an_operator_accepts_it(self):
+        other = self.start()
+        for job in "ABC":
+            self.set(job, f"before {job}", self.daemon if job != "B" else other)
+        self.redis("FLUSHALL")
+        for daemon in (self.daemon, other):
+            self.wait_until_stopped(daemon, "")
+        self.assertRegex(self.redis("HGET", "c10dd:pulse", "rolled_back").decode(), r"noticed by 127.0.0.1:\d+")
+        self.assertIn("--accept-rollback", self.refused())
+        operators = self.start("--accept-rollback")
+        self.assertRegex(operators.errors(), "event=state_rolled_back engine=redis incarnation=[0-9a-f]{16} reason=")
+        self.assertIsNone(self.redis("HGET", "c10dd:pulse", "rolled_back"))
+        for job, daemon in (("C", self.daemon), ("B", operators), ("A", other)):
+            self.set(job, f"after {job}", daemon)
+            self.assertEqual(200, daemon.http("/readyz")[0])
+        for daemon in (self.daemon, other):
+            self.assertIn("event=rollback_accepted", daemon.errors())
+            daemon.kill()
+        operators.kill()
+        self.daemon.start()  # in another order: no job gets the rows of another
+        for job in "BCA":
+            self.assertIn(f"after {job}".encode(), self.get(job))
+
+    def test_flushall_between_two_starts_mixes_no_jobs(self):
         for job in "ABC":
             self.set(job, f"before {job}")
-        self.assertEqual(b"+OK\r\n", command(self.port, "FLUSHALL"))
-        for job in "CBA":  # in another order, so that numbers are given anew
+        self.daemon.kill()
+        self.redis("FLUSHALL")
+        self.daemon.start()  # a daemon without --mark cannot know that there was something
+        for job in "CBA":
             self.set(job, f"after {job}")
-        self.assertIn("event=engine_lost", self.daemon.errors())
-        for _ in range(2):
-            for job in "BCA":
-                self.assertIn(f"after {job}".encode(), self.get(job))
-            self.daemon.kill()
-            self.daemon.start()
+        self.daemon.kill()
+        self.daemon.start()
+        for job in "BCA":
+            self.assertIn(f"after {job}".encode(), self.get(job))
+
+    def test_a_client_from_before_an_accepted_loss_is_told(self):
+        session = os.urandom(16)
+        with contextlib.closing(Wire(self.daemon.address)) as client:
+            self.assertEqual("ok", client.hello(session=session, job="A").code)
+            stamp = client.set("who", "1").stamp
+        time.sleep(1)  # for some heartbeats
+        self.redis("HINCRBY", "c10dd:pulse", "count", "-3")
+        self.wait_until_stopped(self.daemon, "the state has a pulse of ")
+        self.start("--accept-rollback")
+        self.assertIn(b"1", self.get("A"))
+        with contextlib.closing(Wire(self.daemon.address)) as client:
+            self.assertEqual("state_rolled_back", client.hello(session=session, job="A", stamp=stamp).code)
+
+    def test_the_mark_keeps_what_was_seen_over_restarts(self):
+        mark = os.path.join(self.folder, "mark")
+        marked = self.start("--mark", mark)
+        self.set("A", "1", marked)
+        until = time.monotonic() + PATIENCE
+        while not os.path.exists(mark):
+            self.assertLess(time.monotonic(), until, marked.errors())
+            time.sleep(0.05)
+        marked.stop()
+        self.daemon.stop()
+        pulse = int(self.redis("HGET", "c10dd:pulse", "count"))
+        self.redis("HSET", "c10dd:pulse", "count", "1")
+        self.assertRegex(self.refused("--mark", mark), r"the state has a pulse of 1, but \d+ was known")
+        self.redis("HSET", "c10dd:pulse", "count", str(pulse))
+        marked.start()
+        self.assertIn(b"1", self.get("A", marked))
+        marked.stop()
+        self.redis("FLUSHALL")
+        self.assertRegex(self.refused("--mark", mark), "has the incarnation none, but [0-9a-f]{16} was known")
+        accepted = self.start("--mark", mark, "--accept-rollback")
+        self.set("A", "2", accepted)
+        time.sleep(0.5)
+        accepted.stop()
+        again = self.start("--mark", mark)
+        self.assertIn(b"2", self.get("A", again))
+        again.stop()
+        with open(mark, "r+b") as file:
+            file.write(bytes(8192))
+        self.assertIn("is damaged in both of its slots", self.refused("--mark", mark))
+
+    def test_jobs_without_a_name_are_noticed_at_the_start(self):
+        self.set("A", "1")
+        self.daemon.stop()
+        self.redis("SADD", "c10dd:jobs", "77")
+        self.assertIn("1 jobs have no name in the directory of jobs, among them number 77", self.refused())
+        operators = self.start("--accept-rollback")
+        self.assertIn(b"1", self.get("A", operators))
+        until = time.monotonic() + PATIENCE
+        while self.redis("SISMEMBER", "c10dd:jobs", "77") != 0:
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.05)
+        operators.stop()
+        self.daemon.start()
+        self.set("B", "1")
+        self.assertEqual(1, self.redis("SISMEMBER", "c10dd:jobs", "78"), "no number is given twice")
+
+    def test_a_claim_below_what_was_durable_stops_the_fleet(self):
+        self.set("A", "1")
+        rows = self.redis("HGETALL", "c10dd:{1}:rows")
+        head = self.redis("HGETALL", "c10dd:{1}:meta")
+        self.set("A", "2")
+        for key, pairs in (("c10dd:{1}:rows", rows), ("c10dd:{1}:meta", head)):
+            self.redis("DEL", key)
+            self.redis("HSET", key, *pairs)
+        with contextlib.suppress(OSError, EOFError), contextlib.closing(Wire(self.daemon.address)) as client:
+            client.hello(job="A")
+            client.set("who", "3")
+        self.wait_until_stopped(self.daemon, 'job "A" (number 1) ')
+        self.assertIn('job \\"A\\" (number 1)', self.daemon.errors())
 
     def test_rows_that_were_erased_are_noticed_while_the_daemon_runs(self):
         self.set("A", "1")
-        self.assertEqual(b":1\r\n", command(self.port, "DEL", "c10dd:{1}:rows"))
+        self.assertEqual(1, self.redis("DEL", "c10dd:{1}:rows"))
         with contextlib.closing(Wire(self.daemon.address)) as client:
             client.hello(job="A")
             client.set("who", "2")
@@ -77,7 +195,7 @@ class RedisLoss(unittest.TestCase):
         self.set("A", "1")
         self.set("B", "1")
         self.daemon.kill()
-        self.assertEqual(b":1\r\n", command(self.port, "DEL", "c10dd:{1}:rows"))
+        self.assertEqual(1, self.redis("DEL", "c10dd:{1}:rows"))
         self.daemon.start()
         self.expect_damage()
         self.assertIn(b"1", self.get("B"))

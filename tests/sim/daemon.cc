@@ -73,6 +73,7 @@ bool Daemon::adopt() {
   const core::EngineState engine{++generation_, read->directory->incarnation(), swarm_.shared,
                                  false,         {witness_.key, witness_.value}, swarm_.fleet()};
   directory_->opened(std::move(read->directory), engine.generation);
+  if (member_) member_->engine_opened();
   for (const auto& shard : shards_) {
     shard->dispatch([shard, engine, queue = queue_, intact = intact_] {
       shard->engine_opened(engine, queue, intact);
@@ -207,16 +208,17 @@ void Daemon::struck_out(const core::Directory::NamedRun& entry, std::string_view
   world_.note("job.struck_out", entry.number, 0, how);
 }
 
-void Daemon::report_lost(std::uint64_t generation, const std::string& why) {
-  first().dispatch([this, generation, why] {
-    if (generation == generation_ && directory_->is_open()) lose(why);
+void Daemon::report_lost(std::uint64_t generation, const std::string& why, bool rolled_back) {
+  first().dispatch([this, generation, why, rolled_back] {
+    if (generation == generation_ && directory_->is_open()) lose(why, rolled_back);
   });
 }
 
-void Daemon::lose(const std::string& why) {
+void Daemon::lose(const std::string& why, bool rolled_back) {
   world_.note("engine.lost", number_);
   note_trouble(std::chrono::seconds(10));
   directory_->lost();
+  if (member_) member_->engine_lost(rolled_back ? why : "");
   to_let_go_ = shards_.size();
   for (const auto& shard : shards_) {
     shard->post([this, shard, why] {
@@ -235,7 +237,11 @@ void Daemon::reopen_later() {
   const Duration delay =
       world_.random.between(std::chrono::milliseconds(100), std::chrono::seconds(2));
   world_.after(delay, [this, self = shared_from_this()] {
-    if (!dead_) first().post([this] { static_cast<void>(adopt()); });
+    if (dead_) return;
+    first().post([this] {
+      if (member_ && !member_->may_open()) return reopen_later();
+      static_cast<void>(adopt());
+    });
   });
 }
 

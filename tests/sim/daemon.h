@@ -84,7 +84,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   /// Records a heartbeat of the session, on any loop.
   void heard_of(const SessionId& session);
   /// Takes the report, from any loop, that the engine of this generation no longer works.
-  void report_lost(std::uint64_t generation, const std::string& why);
+  void report_lost(std::uint64_t generation, const std::string& why, bool rolled_back = false);
 
  private:
   core::JobHost& host_of(JobNumber number) override { return shard_of(number)->host(); }
@@ -109,6 +109,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   void ask(bool beats, const store::DaemonFacts& self,
            std::function<void(core::FleetMember::Heard)> then) override;
   void remove(std::uint64_t process, std::uint64_t beats) override;
+  void report_rollback(const std::string& what) override;
   Duration commit_age() const override;
   Bytes incarnation() const override { return witness_.value; }
   void lose_engine(const std::string& why) override { report_lost(generation_, why); }
@@ -122,7 +123,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
 
   Shard& first() const { return *shards_.front(); }
   bool adopt();
-  void lose(const std::string& why);
+  void lose(const std::string& why, bool rolled_back);
   void reopen_later();
   void end_when_finished(TimePoint deadline, std::function<void()> ended);
   void check_drained();

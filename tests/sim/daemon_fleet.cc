@@ -72,6 +72,10 @@ void Daemon::remove(std::uint64_t process, std::uint64_t beats) {
   static_cast<void>(link_->remove(process, beats));
 }
 
+void Daemon::report_rollback(const std::string& what) {
+  static_cast<void>(link_->report_rollback(what));
+}
+
 Duration Daemon::commit_age() const { return queue_ ? queue_->age() : Duration(0); }
 
 void Daemon::tell(const core::FleetNews& news) {

@@ -186,9 +186,9 @@ void Shard::read_on(const core::JobRef& slot, const std::shared_ptr<store::JobLo
   });
 }
 
-void Shard::lose_engine(std::uint64_t generation, const std::string& why) {
+void Shard::lose_engine(std::uint64_t generation, const std::string& why, bool rolled_back) {
   queue_.reset();
-  daemon_.report_lost(generation, why);
+  daemon_.report_lost(generation, why, rolled_back);
 }
 
 void Shard::report_damage(const std::string& what) { world_.violated("restore", what); }

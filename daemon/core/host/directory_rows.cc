@@ -2,6 +2,7 @@
 #include "daemon/core/host/directory_rows.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -73,14 +74,35 @@ Written write_shared(store::Engine& engine, const DirectoryHost::DirectoryBatch&
 
 }  // namespace
 
+Result<std::vector<JobNumber>> nameless_jobs(store::Engine& engine,
+                                             const Directory::Limits& limits) {
+  Result<std::vector<JobNumber>> before = engine.jobs();
+  if (!before) return before.error();
+  const Result<Reading> reading = read_at_one_moment(engine, limits);
+  if (!reading) return reading.error();
+  // A job that was retired meanwhile is not listed any more.
+  const Result<std::vector<JobNumber>> after = engine.jobs();
+  if (!after) return after.error();
+  std::vector<JobNumber> listed;
+  std::ranges::set_intersection(*before, *after, std::back_inserter(listed));
+  const Directory& directory = *reading->directory;
+  std::erase_if(listed, [&](JobNumber job) {
+    return job == Directory::kNumber || directory.marks().contains(job) || directory.knows(job);
+  });
+  return listed;
+}
+
 Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Limits& limits,
-                                     std::uint64_t random, TimePoint now) {
+                                     std::uint64_t random, TimePoint now,
+                                     const AcceptedLoss& loss) {
   for (int tries = 0; tries < kReadings; ++tries) {
     Result<Reading> reading = read_at_one_moment(engine, limits);
     if (!reading) return reading.error();
     DirectoryRead read{.directory = std::move(reading->directory),
                        .rolled_back = std::string(engine.rolled_back())};
+    if (read.rolled_back.empty()) read.rolled_back = loss.why;
     Effects effects = read.directory->resume(random, !read.rolled_back.empty(), now);
+    read.directory->mark_nameless(loss.nameless, effects);
     if (effects.rows.empty()) return read;
     const store::JobBatch batch{Directory::kNumber,      reading->claim.epoch,
                                 reading->claim.revision, effects.revision,

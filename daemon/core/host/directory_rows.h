@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "daemon/core/directory.h"
 #include "daemon/core/host/directory_host.h"
@@ -19,11 +20,25 @@ struct DirectoryRead {
   std::string rolled_back;
 };
 
+/// A loss that an operator has accepted.
+struct AcceptedLoss {
+  std::string why;  ///< empty: there is none
+  /// Jobs that are listed in the engine, but have no name in the directory: they are to be erased.
+  std::vector<JobNumber> nameless = {};
+};
+
+/// Returns the jobs that a shared engine lists, but whose names were lost. What a crash leaves in
+/// the middle of a retirement has a mark, and a job is listed after its name is durable.
+Result<std::vector<JobNumber>> nameless_jobs(store::Engine& engine,
+                                             const Directory::Limits& limits);
+
 /// Claims and reads the directory, and makes its incarnation durable. `random` becomes the
-/// incarnation if a new one is needed. Fails with the error of the engine, with `malformed` if a
-/// row is damaged, and with `unavailable` if the engine did not commit the incarnation.
+/// incarnation if a new one is needed. After a `loss`, one is needed. Fails with the error of the
+/// engine, with `malformed` if a row is damaged, and with `unavailable` if the engine did not
+/// commit the incarnation.
 Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Limits& limits,
-                                     std::uint64_t random, TimePoint now);
+                                     std::uint64_t random, TimePoint now,
+                                     const AcceptedLoss& loss = {});
 
 /// Reads the directory of a shared engine, as it is at one moment.
 Result<std::unique_ptr<Directory>> reread_directory(store::Engine& engine,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "daemon/core/planted.h"
 #include "protocol/format.h"
 
 namespace c10dd::core {
@@ -30,8 +31,21 @@ void FleetMember::tick() {
 
 void FleetMember::ask(bool beats) {
   const SteadyTime sent = loop_.boot_now();
-  shell_.ask(beats, self_,
-             [this, sent, beats](const Heard& reading) { heard(sent, beats, reading); });
+  shell_.ask(beats, self_, [this, sent, beats, losses = losses_](const Heard& reading) {
+    fresh_ = fresh_ || (reading && losses == losses_);
+    heard(sent, beats, reading);
+  });
+}
+
+void FleetMember::engine_lost(const std::string& suspicion) {
+  if (!suspicion.empty()) watch_.suspect(suspicion);
+  fresh_ = false;
+  ++losses_;
+  if (!std::exchange(asking_, true)) ask(false);
+}
+
+bool FleetMember::may_open() const {
+  return fresh_ && (rolled_back().empty() || planted(Planted::rollback_served));
 }
 
 void FleetMember::heard(SteadyTime sent, bool beats, const Heard& heard) {
@@ -43,17 +57,36 @@ void FleetMember::heard(SteadyTime sent, bool beats, const Heard& heard) {
     return;
   }
   failure_.clear();
+  const StateWatch::Verdict verdict = watch_.read(*heard);
+  if (verdict != StateWatch::Verdict::good) return state_changed(verdict);
   directory_.heard(*heard);
   note_others();
   if (!beats || !directory_.is_open()) return;
-  if (heard->incarnation != shell_.incarnation()) {
-    return shell_.lose_engine(
-        "the server has another state than the one that was read: it was erased or replaced");
-  }
   news_ = {std::max(news_.lease_end, directory_.fleet()->lease_end(sent)),
            directory_.fleet()->addresses(), directory_.fleet()->others()};
   if (!std::exchange(held_, true)) shell_.report({FleetEvent::Kind::lease_renewed});
   shell_.tell(news_);
+}
+
+/// Stops to serve a state that is rolled back, or that is another one since an operator accepted
+/// that.
+void FleetMember::state_changed(StateWatch::Verdict verdict) {
+  const bool renewed = verdict == StateWatch::Verdict::renewed;
+  const std::string why =
+      renewed ? "an operator has accepted that the state was rolled back" : rolled_back();
+  if (std::exchange(told_, why) != why) {
+    shell_.report({renewed ? FleetEvent::Kind::renewed : FleetEvent::Kind::rolled_back, why});
+  }
+  if (watch_.must_tell()) {
+    const std::string self = self_.addresses.empty() ? "a daemon" : self_.addresses.front();
+    shell_.report_rollback(format("{} (noticed by {})", why, self));
+  }
+  if (directory_.is_open()) shell_.lose_engine(why);
+}
+
+std::string FleetMember::why() const {
+  if (!rolled_back().empty()) return rolled_back();
+  return failure_.empty() ? "no heartbeat was sent in time" : failure_;
 }
 
 /// Reports which daemons have become silent, or are heard again, and forgets the dead.
@@ -74,6 +107,9 @@ void FleetMember::note_others() {
 }
 
 std::string FleetMember::not_ready() const {
+  if (!rolled_back().empty()) {
+    return format("state_rolled_back: {}; {}", rolled_back(), rollback_remedy());
+  }
   if (loop_.boot_now() < news_.lease_end) return {};
   return format("the lease of the shared engine is over: {}; its jobs go to other daemons", why());
 }

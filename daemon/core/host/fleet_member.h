@@ -2,8 +2,8 @@
 // This daemon as a member of the fleet of a shared engine: decides when it sends a heartbeat, and
 // what follows from each. It sends one only if every loop turns, the engine is open and commits,
 // and the heartbeat reaches the server of the engine: a daemon that cannot serve must lose its
-// jobs. Pure: links and timers belong to the Shell. All calls are made on the loop of the
-// DirectoryHost.
+// jobs. While the state is rolled back (StateWatch), the engine stays closed. Pure: links and
+// timers belong to the Shell. All calls are made on the loop of the DirectoryHost.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 #include <string>
 
 #include "daemon/core/host/directory_host.h"
+#include "daemon/core/host/state_watch.h"
 #include "store/fleet.h"
 
 namespace c10dd::core {
@@ -23,6 +24,8 @@ struct FleetEvent {
     heartbeat_failed,
     daemon_silent,
     daemon_heard,
+    rolled_back,
+    renewed,  ///< an operator has accepted a loss
   };
   Kind kind;
   std::string detail = {};         ///< a reason, or empty
@@ -45,11 +48,13 @@ class FleetMember {
                      std::function<void(Heard)> then) = 0;
     /// Removes the row of a daemon; see store::Fleet::remove().
     virtual void remove(std::uint64_t process, std::uint64_t beats) = 0;
+    /// Tells all daemons what was lost; see store::Fleet::report_rollback().
+    virtual void report_rollback(const std::string& what) = 0;
     /// Returns the age of the oldest commit that has not ended; 0 if there is none.
     virtual Duration commit_age() const = 0;
     /// Returns the value of Directory::witness() of the open engine.
     virtual Bytes incarnation() const = 0;
-    /// Closes the engine and opens it again.
+    /// Closes the engine, calls engine_lost(), and opens the engine again as soon as may_open().
     virtual void lose_engine(const std::string& why) = 0;
     /// Hands the news to all hosts.
     virtual void tell(const FleetNews& news) = 0;
@@ -57,34 +62,56 @@ class FleetMember {
   };
 
   /// `loop`, `directory` and `shell` must outlive the member. The directory must have joined.
-  FleetMember(HostLoop& loop, DirectoryHost& directory, Shell& shell, store::DaemonFacts self)
-      : loop_(loop), directory_(directory), shell_(shell), self_(std::move(self)) {}
+  FleetMember(HostLoop& loop, DirectoryHost& directory, Shell& shell, store::DaemonFacts self,
+              StateMark mark = {})
+      : loop_(loop),
+        directory_(directory),
+        shell_(shell),
+        self_(std::move(self)),
+        watch_(std::move(mark)) {}
 
   /// Notes the first heartbeat, which was sent at `sent`, before the hosts serve.
   void joined(SteadyTime sent);
 
   /// Does what is due. Called once per FleetView::interval().
   void tick();
+  /// Notes that the engine was opened, and its directory read.
+  void engine_opened() { watch_.opened(shell_.incarnation()); }
+  /// Notes that the engine was closed after a failure. `suspicion` says what a job has found to be
+  /// lost, or is empty.
+  void engine_lost(const std::string& suspicion);
+  /// Returns whether the engine may be opened: the server was read since the engine was lost, and
+  /// its state is not rolled back.
+  bool may_open() const;
+
   /// Tells the fleet, from the next heartbeat on, that the daemon hands its jobs over.
   void drain() { self_.draining = true; }
 
   const store::DaemonFacts& self() const { return self_; }
   const FleetNews& news() const { return news_; }
+  StateWatch& watch() { return watch_; }
+  /// Returns what the state has lost, so that nothing is served, or an empty text.
+  const std::string& rolled_back() const { return watch_.rolled_back(); }
   /// Returns why this daemon serves no jobs now, or an empty text.
   std::string not_ready() const;
 
  private:
   void ask(bool beats);
   void heard(SteadyTime sent, bool beats, const Heard& heard);
+  void state_changed(StateWatch::Verdict verdict);
   void note_others();
-  std::string why() const { return failure_.empty() ? "no heartbeat was sent in time" : failure_; }
+  std::string why() const;
 
   HostLoop& loop_;
   DirectoryHost& directory_;
   Shell& shell_;
   store::DaemonFacts self_;
   FleetNews news_;
-  std::string failure_;                   ///< why the last try failed; empty if it did not
+  std::string failure_;  ///< why the last try failed; empty if it did not
+  StateWatch watch_;
+  std::string told_;                      ///< what was reported to be lost
+  bool fresh_ = true;                     ///< the state was read since the engine was lost
+  std::uint64_t losses_ = 0;              ///< how often the engine was lost
   bool asking_ = false;                   ///< a heartbeat or a reading is under way
   bool held_ = true;                      ///< whether the lease held at the last look
   std::map<std::uint64_t, bool> silent_;  ///< the other daemons, as they were reported

@@ -7,11 +7,13 @@
 
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::core {
 namespace {
 
 constexpr std::size_t kRowBytesKept = 64 * 1024;  // a larger buffer for rows is freed after its use
+constexpr std::size_t kNameShown = 128;   // an error shows at most this many bytes of a name
 constexpr std::size_t kRepliesKept = 64;  // a buffer for more replies is freed when it is not used
 
 /// Removes the rows. Keeps their memory for the next rows unless it is large.
@@ -51,6 +53,12 @@ struct EffectsCleaner {
 };
 
 }  // namespace
+
+std::string described(const JobSlot& slot) {
+  const std::string run =
+      slot.run.empty() ? "" : format(" run \"{}\"", printable(slot.run, kNameShown));
+  return format("job \"{}\"{} (number {})", printable(slot.name, kNameShown), run, slot.number);
+}
 
 JobHost::JobHost(HostLoop& loop, Shell& shell, DirectoryHost& directory, GrowthGate& growth,
                  Settings settings)
@@ -260,7 +268,8 @@ void JobHost::committed(std::uint64_t generation, store::CommitResult result) {
 
 void JobHost::finish_batch(const store::CommitResult& result) {
   batch_in_flight_ = false;
-  const char* lost = nullptr;  // why the engine is lost
+  std::string lost;  // why the engine is lost
+  bool rolled_back = false;
   std::size_t rows = 0;
   const auto committing = std::exchange(committing_, {});
   const auto confirming = std::exchange(confirming_, {});
@@ -273,9 +282,9 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     shell_.report(slot.get(), CommitFailed{outcome});
     if (outcome == store::Outcome::unknown) lost = "a commit has an unknown outcome";
     if (outcome == store::Outcome::lost) {
-      lost =
-          "the engine does not have what it has reported durable: its state was erased or "
-          "replaced";
+      lost = format("{} has less in the engine than revision {}, which was durable",
+                    described(*slot), slot->gate->stamp().revision);
+      rolled_back = true;
     }
     if (outcome == store::Outcome::fenced && !planted(Planted::deposed_goes_on)) {
       drop(slot, failure(Code::not_owner, "job \"{}\" is owned by another daemon", slot->name));
@@ -293,11 +302,10 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     const JobRef& slot = confirming[i];
     settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
   }
-  if (lost != nullptr) {  // it may lack rows of the jobs in memory, so all jobs are reloaded
-    const std::string why = lost;
+  if (!lost.empty()) {  // it may lack rows of the jobs in memory, so all jobs are reloaded
     const std::uint64_t generation = engine_->generation;
-    engine_lost(why);
-    return shell_.lose_engine(generation, why);
+    engine_lost(lost);
+    return shell_.lose_engine(generation, lost, rolled_back);
   }
   if (rows > 0) shell_.report(nullptr, BatchCommitted{rows, result.took});
   pace_.ended(loop_.now(), result.took, to_answer_, waiting());

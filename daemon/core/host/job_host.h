@@ -128,8 +128,10 @@ class JobHost {
     /// Reads a job from the engine in pieces. The pieces of `load` go to JobHost::loaded().
     virtual void load(const JobRef& slot, std::shared_ptr<store::JobLoad> load) = 0;
     /// Closes the failed engine of this generation, and opens the engine again. The host calls this
-    /// function after it has dropped its jobs.
-    virtual void lose_engine(std::uint64_t generation, const std::string& why) = 0;
+    /// function after it has dropped its jobs. `rolled_back`: a job has found less in the engine
+    /// than was durable.
+    virtual void lose_engine(std::uint64_t generation, const std::string& why,
+                             bool rolled_back) = 0;
     /// Reports that the rows of a job are damaged.
     virtual void report_damage(const std::string& what) = 0;
 
@@ -189,7 +191,11 @@ class JobHost {
   // ---- for the engine's side
 
   /// Notes that an engine was opened. While no engine is open, hellos are refused.
-  void engine_opened(const EngineState& engine) { engine_ = engine; }
+  void engine_opened(const EngineState& engine) {
+    if (engine.incarnation != incarnation_) durable_.clear();
+    incarnation_ = engine.incarnation;
+    engine_ = engine;
+  }
   /// Returns false if other daemons may take over the jobs of this one.
   bool lease_holds() const;
   /// Notes that a heartbeat of this daemon has reached the fleet.
@@ -303,6 +309,7 @@ class JobHost {
   void restore_pieces();
   void restore_piece(const JobRef& slot);
   void finish_load(const JobRef& slot, const Result<void>& result);
+  Result<void> check_claim(const JobRef& slot, const store::Claim& claim) const;
 
   HostLoop& loop_;
   Shell& shell_;
@@ -311,6 +318,9 @@ class JobHost {
   const Settings settings_;
   std::optional<EngineState> engine_;  ///< empty while no engine is open
   FleetNews fleet_;
+  std::uint64_t incarnation_ = 0;  ///< of the engine that was opened last
+  /// In a fleet: of jobs that this daemon has served, the newest revision that was durable.
+  std::unordered_map<JobNumber, Revision> durable_;
 
   std::unordered_map<JobNumber, JobRef> jobs_;
   std::map<std::pair<std::string, std::string>, JobRef> by_name_;

@@ -101,6 +101,9 @@ void JobHost::restore_piece(const JobRef& slot) {
   const auto* claim = piece.claim ? std::get_if<store::Claim>(&*piece.claim) : nullptr;
   if (piece.claim && claim == nullptr) return refused_claim(slot, *piece.claim);
   if (claim != nullptr && !slot->job) {
+    if (const Result<void> whole = check_claim(slot, *claim); !whole) {
+      return finish_load(slot, whole);
+    }
     const Stamp start{engine_->incarnation, claim->epoch, claim->revision};
     slot->epoch = planted(Planted::claim_lost) ? 0 : claim->epoch;
     slot->handed_over = claim->revision;
@@ -123,6 +126,14 @@ void JobHost::restore_piece(const JobRef& slot) {
     good = slot->job->resume(jumps ? now() - std::chrono::minutes(10) : now());
   }
   finish_load(slot, good);
+}
+
+/// Fails if the engine has less of a job than this daemon has seen durable.
+Result<void> JobHost::check_claim(const JobRef& slot, const store::Claim& claim) const {
+  const auto seen = durable_.find(slot->number);
+  if (seen == durable_.end() || claim.revision >= seen->second) return {};
+  return failure(Code::state_rolled_back, "{} is at revision {} in the engine, but {} was durable",
+                 described(*slot), claim.revision, seen->second);
 }
 
 /// Ends a load. If the job was restored, or if its rows are damaged, the job keeps its slot. After
@@ -155,7 +166,7 @@ void JobHost::finish_load(const JobRef& slot, const Result<void>& result) {
   if (good.has_error() && good.error().code == Code::unavailable) {
     const std::uint64_t generation = engine_->generation;
     engine_lost(good.error().detail);
-    shell_.lose_engine(generation, good.error().detail);
+    shell_.lose_engine(generation, good.error().detail, replaced);
   }
 }
 

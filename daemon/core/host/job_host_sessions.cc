@@ -262,9 +262,11 @@ std::size_t JobHost::close_job(JobNumber number) {
 
 void JobHost::retire(JobNumber number) {
   const auto found = jobs_.find(number);
-  if (found == jobs_.end()) return;
-  const JobRef slot = found->second;
-  drop(slot, failure(Code::session_expired, "the daemon has removed this run"));
+  if (found != jobs_.end()) {
+    const JobRef slot = found->second;
+    drop(slot, failure(Code::session_expired, "the daemon has removed this run"));
+  }
+  durable_.erase(number);
 }
 
 /// Stops serving a job, and ends its sessions with `reason`. `slot` must be the caller's own
@@ -276,7 +278,11 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
   jobs_.erase(slot->number);
   const auto named = by_name_.find({slot->name, slot->run});
   if (named != by_name_.end() && named->second == slot) by_name_.erase(named);
-  if (engine_ && engine_->in_fleet && !slot->is_volatile) directory_.note_dropped(slot->number);
+  if (engine_ && engine_->in_fleet && !slot->is_volatile) {
+    directory_.note_dropped(slot->number);
+    Revision& durable = durable_[slot->number];
+    if (slot->gate) durable = std::max(durable, slot->gate->stamp().revision);
+  }
   const auto bytes = static_cast<std::int64_t>(std::exchange(slot->bytes, 0));
   if (!planted(Planted::bytes_kept)) growth_.add_bytes(-bytes);
   if (slot->deadline) deadlines_.erase({*std::exchange(slot->deadline, {}), slot});

@@ -119,6 +119,9 @@ struct JobSlot {
 };
 using JobRef = std::shared_ptr<JobSlot>;
 
+/// Returns job, run and number for a text.
+std::string described(const JobSlot& slot);
+
 /// A host's report on a job that it serves, for metrics and status pages.
 struct JobReport {
   std::string name;

@@ -131,6 +131,21 @@ TEST_F(FleetHosts, AnOwnerThatBeatsAgainIsNotDeposed) {
   EXPECT_EQ(hello(second, "a", 2), Lines{"1:hello not_owner"});
 }
 
+TEST_F(FleetHosts, AClaimBelowWhatWasDurableIsALoss) {
+  const auto older = [this] { return memory->jobs; };
+  hello(first, "a", 1);
+  set(first, sink, 1, "one");
+  const auto kept = older();
+  set(first, sink, 2, "two");
+  first.loops[0]->turn([&] { first.host().engine_lost("a reset"); });
+  memory->jobs = kept;
+  first.open();
+  EXPECT_EQ(hello(first, "a", 2), Lines{"1:hello unavailable"});
+  EXPECT_NE(first.lost.find("job \"a\" (number 1) is at revision "), std::string::npos)
+      << first.lost;
+  EXPECT_TRUE(first.rolled_back);
+}
+
 TEST_F(FleetHosts, MembersOfANewOwnerHaveLongerToComeBack) {
   hello(first, "a", 1);
   const auto welcome = first.host().jobs().begin()->second;

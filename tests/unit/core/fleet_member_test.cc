@@ -13,7 +13,10 @@ using std::chrono::seconds;
 
 class FleetMemberTest : public testing::Test, private FleetMember::Shell {
  protected:
-  FleetMemberTest() { member.joined(world.clock); }
+  FleetMemberTest() {
+    member.joined(world.clock);
+    member.engine_opened();
+  }
 
   void turn_all(std::function<void()> then) override { turns.push_back(std::move(then)); }
   void ask(bool beats, const store::DaemonFacts& facts,
@@ -24,12 +27,18 @@ class FleetMemberTest : public testing::Test, private FleetMember::Shell {
   void remove(std::uint64_t process, std::uint64_t beats) override {
     did.push_back("remove " + std::to_string(process) + " " + std::to_string(beats));
   }
+  void report_rollback(const std::string& what) override { flags.push_back(what); }
   Duration commit_age() const override { return age; }
   Bytes incarnation() const override { return "one"; }
-  void lose_engine(const std::string&) override { did.push_back("lose the engine"); }
+  void lose_engine(const std::string&) override {
+    did.push_back("lose the engine");
+    world.directory->lost();
+    member.engine_lost("");
+  }
   void tell(const FleetNews& news) override { told.push_back(news.lease_end); }
   void report(const FleetEvent& event) override {
-    constexpr const char* kNames[] = {"lease over", "lease renewed", "failed", "silent", "heard"};
+    constexpr const char* kNames[] = {"lease over", "lease renewed", "failed", "silent",
+                                      "heard",      "rolled back",   "renewed"};
     did.push_back(kNames[static_cast<std::size_t>(event.kind)]);
   }
 
@@ -43,6 +52,12 @@ class FleetMemberTest : public testing::Test, private FleetMember::Shell {
     store::FleetReading reading;
     reading.daemons = {{self, 1}, {{2, {"host2"}, "1", HostWorld::kLease, false}, beats}};
     reading.incarnation = incarnation;
+    reading.pulse = ++pulse;
+    answer(reading);
+  }
+  /// A tick, and the reply to it.
+  void tick(const store::FleetReading& reading) {
+    tick();
     answer(reading);
   }
   void fail() { answer(unavailable("no reply")); }
@@ -58,6 +73,8 @@ class FleetMemberTest : public testing::Test, private FleetMember::Shell {
   std::function<void(FleetMember::Heard)> answer;
   Duration age{0};
   Lines did;
+  Lines flags;
+  std::uint64_t pulse = 0;
   std::vector<SteadyTime> told;
 };
 
@@ -135,11 +152,78 @@ TEST_F(FleetMemberTest, ReportsWhoIsSilentAndForgetsTheDead) {
   EXPECT_EQ(take(), (Lines{"beat", "heard"}));
 }
 
-TEST_F(FleetMemberTest, LosesTheEngineIfTheServerHasAnotherState) {
+TEST_F(FleetMemberTest, StopsAndTellsAllDaemonsIfTheServerHasAnotherState) {
   tick();
   reply(1, "two");
-  EXPECT_EQ(take(), (Lines{"beat", "lose the engine"}));
+  EXPECT_EQ(take(), (Lines{"beat", "rolled back", "lose the engine", "read"}));
   EXPECT_TRUE(told.empty());
+  ASSERT_EQ(flags.size(), 1U);
+  EXPECT_NE(flags[0].find("(noticed by host1)"), std::string::npos) << flags[0];
+  EXPECT_EQ(member.not_ready().find("state_rolled_back: the state has the incarnation"), 0U);
+  reply(1, "one");
+  EXPECT_FALSE(member.may_open()) << "what was lost once stays lost";
+}
+
+TEST_F(FleetMemberTest, OpensTheEngineAgainOnlyAfterAReadingThatBeganLater) {
+  tick();
+  world.directory->lost();
+  member.engine_lost("");
+  reply();
+  EXPECT_FALSE(member.may_open()) << "the reading may be older than the loss";
+  tick();
+  fail();
+  EXPECT_FALSE(member.may_open());
+  tick();
+  reply();
+  EXPECT_TRUE(member.may_open());
+}
+
+TEST_F(FleetMemberTest, GoesOnWhenAnOperatorHasAcceptedTheLoss) {
+  store::FleetReading reading;
+  reading.incarnation = "one";
+  reading.pulse = 9;
+  tick(reading);
+  reading.pulse = 8;
+  tick(reading);
+  ASSERT_EQ(flags.size(), 1U);
+  reading.rolled_back = flags[0];
+  answer(reading);
+  EXPECT_EQ(flags.size(), 1U) << "all were told";
+  EXPECT_FALSE(member.may_open());
+  reading = {};
+  reading.incarnation = reading.accepted = "two";
+  tick(reading);
+  tick(reading);
+  EXPECT_TRUE(member.may_open());
+  EXPECT_EQ(member.rolled_back(), "");
+}
+
+TEST_F(FleetMemberTest, ASuspicionIsALossUnlessAnOperatorHasAcceptedOneMeanwhile) {
+  store::FleetReading reading;
+  reading.incarnation = "one";
+  tick(reading);
+  take();
+  world.directory->lost();
+  member.engine_lost("job A is at revision 1, but 2 was durable");
+  answer(reading);
+  ASSERT_EQ(flags.size(), 1U);
+  EXPECT_EQ(flags[0], "job A is at revision 1, but 2 was durable (noticed by host1)");
+}
+
+TEST_F(FleetMemberTest, APausedDaemonTakesAnAcceptedLossForNoOther) {
+  store::FleetReading reading;
+  reading.incarnation = "one";
+  reading.pulse = 1000;
+  tick(reading);
+  take();
+  world.directory->lost();
+  member.engine_lost("job A is at revision 1, but 2 was durable");
+  reading.incarnation = reading.accepted = "two";
+  reading.pulse = 3;
+  answer(reading);
+  EXPECT_TRUE(flags.empty());
+  tick(reading);
+  EXPECT_TRUE(member.may_open());
 }
 
 TEST_F(FleetMemberTest, TellsThatItHandsItsJobsOver) {

@@ -103,7 +103,10 @@ class HostWorld : private DirectoryHost::Shell {
       if (!piece.last) world_.engine_work.push_back([this, slot, load] { read_on(slot, load); });
       post([this, slot, g = world_.generation, piece] { host.loaded(g, slot, piece); });
     }
-    void lose_engine(std::uint64_t, const std::string& why) override { world_.lost = why; }
+    void lose_engine(std::uint64_t, const std::string& why, bool rolled_back) override {
+      world_.lost = why;
+      world_.rolled_back = rolled_back;
+    }
     void report_damage(const std::string& what) override { told.push_back("damage " + what); }
     void performed(const JobSlot&, const Effects&, const Origin*, std::uint64_t) override {}
     void released(const OutgoingReply&) override {}
@@ -240,7 +243,8 @@ class HostWorld : private DirectoryHost::Shell {
   bool fail_next = false;            ///< the next batch has an unknown outcome
   bool fail_next_directory = false;  ///< the next change of the directory is not committed
   std::size_t piece_rows = 1'000;
-  std::string lost;  ///< why a host has given the engine up
+  std::string lost;          ///< why a host has given the engine up
+  bool rolled_back = false;  ///< because it has found less than was durable
   std::vector<std::string> struck;
   std::uint64_t generation = 0;
   SteadyTime clock;

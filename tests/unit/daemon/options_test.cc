@@ -80,7 +80,8 @@ class OptionsTest : public testing::Test {
 
 constexpr const char* kKnownKeys =
     "use one of listen, allow_insecure_listen, protocols, tcpstore_job, tcpstore_from, "
-    "tcpstore_legacy, endpoint_ports, http_hosts, engine, durability, lease, advertise, shards, "
+    "tcpstore_legacy, endpoint_ports, http_hosts, engine, durability, lease, advertise, "
+    "redis_accept_weak_durability, mark, shards, "
     "log_level, "
     "drain_timeout, run_grace, session_expiry, idle_timeout, max_connections, "
     "max_connections_per_address, max_jobs, max_bytes, max_keys_per_job, max_bytes_per_job, "

@@ -84,12 +84,51 @@ TEST(WithoutPassword, HidesAllThatMayBeOne) {
 }
 
 TEST(RedisDurability, IsTheWeakestSetting) {
-  EXPECT_EQ(redis_durability("yes", "always", "no", "noeviction"), "fsync");
-  EXPECT_EQ(redis_durability("yes", "always", "yes", "noeviction"), "os");
-  EXPECT_EQ(redis_durability("yes", "everysec", "no", "volatile-lru"), "os");
-  EXPECT_EQ(redis_durability("yes", "always", "no", "allkeys-lru"), "none");
-  EXPECT_EQ(redis_durability("no", "always", "no", "noeviction"), "none");
-  EXPECT_EQ(redis_durability("", "", "", ""), "none") << "a server that does not tell";
+  EXPECT_EQ(redis_durability({"yes", "always", "no", "0", "noeviction"}), "fsync");
+  EXPECT_EQ(redis_durability({"yes", "always", "yes", "0", "noeviction"}), "os");
+  EXPECT_EQ(redis_durability({"yes", "everysec", "no", "1000", "volatile-lru"}), "os");
+  EXPECT_EQ(redis_durability({"yes", "always", "no", "1000", "allkeys-lru"}), "none");
+  EXPECT_EQ(redis_durability({"yes", "always", "no", "0", "allkeys-lru"}), "fsync") << "no limit";
+  EXPECT_EQ(redis_durability({"no", "always", "no", "0", "noeviction"}), "none");
+  EXPECT_EQ(redis_durability({}), "none") << "a server that does not tell";
+}
+
+TEST(RedisWeakness, NamesTheSettingAndBothValues) {
+  EXPECT_EQ(redis_weakness({"yes", "always", "no", "1000", "volatile-lru"}), "");
+  EXPECT_EQ(redis_weakness({"no", "always", "no", "0", "noeviction"}),
+            "its setting appendonly is no, but must be yes");
+  EXPECT_EQ(redis_weakness({"yes", "everysec", "no", "0", "noeviction"}),
+            "its setting appendfsync is everysec, but must be always");
+  EXPECT_EQ(redis_weakness({"yes", "always", "yes", "0", "noeviction"}),
+            "its setting no-appendfsync-on-rewrite is yes, but must be no");
+  EXPECT_EQ(redis_weakness({"yes", "always", "no", "1000", "allkeys-lfu"}),
+            "its setting maxmemory-policy is allkeys-lfu with maxmemory 1000, so that it evicts "
+            "rows; it must be noeviction");
+  EXPECT_NE(redis_weakness({}).find("does not tell its setting appendonly"), std::string::npos);
+}
+
+TEST(SentinelAddress, IsReadFromTheUrl) {
+  const RedisAddress one = *parse_sentinel_address("//head1/training");
+  EXPECT_EQ(one.sentinels, (std::vector<std::pair<std::string, std::uint16_t>>{{"head1", 26379}}));
+  EXPECT_EQ(one.master, "training");
+  EXPECT_EQ(one.prefix, "c10dd");
+  const RedisAddress all = *parse_redis_url("redis+sentinel://u:p%40@a:1,[::1]:2,b/m/prefix");
+  EXPECT_EQ(all.sentinels, (std::vector<std::pair<std::string, std::uint16_t>>{
+                               {"a", 1}, {"::1", 2}, {"b", 26379}}));
+  EXPECT_EQ(all.user + " " + all.password, "u p@");
+  EXPECT_EQ(all.master + " " + all.prefix, "m prefix");
+}
+
+TEST(SentinelAddress, RefusesWhatItCannotRead) {
+  for (const char* bad :
+       {"//a:1", "//a:1/", "///m", "//a:x/m", "//a:1,/m", "//a:1/m m", "//a:1/m/p{}"}) {
+    const auto refused = parse_sentinel_address(bad);
+    ASSERT_TRUE(refused.has_error()) << bad;
+    EXPECT_EQ(refused.error().code, Code::invalid_argument);
+    EXPECT_NE(refused.error().detail.find("redis+sentinel://[[user]"), std::string::npos);
+  }
+  const Failure why = parse_sentinel_address("//:hunter2@a:x/m").error();
+  EXPECT_EQ(why.detail.find("hunter2"), std::string::npos) << why.detail;
 }
 
 TEST(OpenEngine, SaysWhatItKnows) {
@@ -161,14 +200,14 @@ TEST_F(RedisEngineTest, NoticesWhatTheServerHasLost) {
   server_->command({"DEL", meta(1), rows(1)});
   EXPECT_EQ(commit(1, epochs[1], 1), Outcome::lost);
   server_->command({"DEL", rows(2)});
-  EXPECT_EQ(commit(2, epochs[2], 1), Outcome::lost);
+  EXPECT_EQ(commit(2, epochs[2], 1), Outcome::fenced) << "a damage of this job only";
   const Result<void> loaded = engine->load(2, [](const Row&) {});
   EXPECT_EQ(loaded.error().code, Code::malformed);
   EXPECT_NE(loaded.error().detail.find("has 0 rows, but 1 are durable"), std::string::npos)
       << loaded.error().detail;
   server_->command({"HSET", meta(3), "rev", "0"});
   EXPECT_EQ(commit(3, epochs[3], 1), Outcome::lost);
-  server_->command({"DEL", meta(4)});
+  server_->command({"DEL", meta(4), rows(4)});
   EXPECT_EQ(engine->claim(4).error().code, Code::malformed);
   EXPECT_EQ(commit(5, epochs[5], 1), Outcome::durable) << "of the others nothing is lost";
 }

@@ -5,6 +5,7 @@
 #include "protocol/limits.h"
 #include "store/fleet.h"
 #include "store/memory_engine.h"
+#include "store/server_watch.h"
 #include "tests/unit/store/engine_home.h"
 #include "tests/unit/store/redis_server.h"
 
@@ -184,6 +185,22 @@ TEST_P(SharedEngine, ShowsTheFleetToEachDaemon) {
   EXPECT_NE(fleet_->server(), "");
 }
 
+TEST_P(SharedEngine, TellsEachDaemonWhatWasLostUntilItIsAccepted) {
+  const std::uint64_t before = fleet_->read()->pulse;
+  beat(1);
+  beat(2);
+  EXPECT_EQ(fleet_->read()->pulse, before + 2) << "of all daemons";
+  EXPECT_EQ(fleet_->read()->rolled_back, "");
+  ASSERT_TRUE(fleet_->report_rollback("job A is short"));
+  ASSERT_TRUE(fleet_->report_rollback("something else"));
+  EXPECT_EQ(fleet_->read()->rolled_back, "job A is short") << "what was told first";
+  EXPECT_EQ(fleet_->read()->accepted, "");
+  ASSERT_TRUE(fleet_->accept_rollback("two"));
+  EXPECT_EQ(fleet_->read()->rolled_back, "");
+  EXPECT_EQ(fleet_->read()->accepted, "two");
+  EXPECT_EQ(fleet_->read()->pulse, before + 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SharedEngine, testing::Values("memory", "redis"), engine_name);
 
 class RedisFleet : public testing::Test {
@@ -218,6 +235,36 @@ TEST_F(RedisFleet, ClosesTheDoorToDaemonsThatKnowNoFleet) {
   server_->command({"SET", "c10dd:format", "3"});
   ASSERT_TRUE(open_engine(server_->url()));
   EXPECT_EQ(server_->command({"GET", "c10dd:format"}).text, "3.1");
+}
+
+TEST_F(RedisFleet, WaitsForAReplyAsLongAsItIsTold) {
+  const auto fleet = std::move(open_fleet(server_->url(), std::chrono::milliseconds(100)).value());
+  server_->command({"CLIENT", "PAUSE", "1000"});
+  const auto began = std::chrono::steady_clock::now();
+  const Result<FleetReading> reading = fleet->read();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(900));
+  ASSERT_FALSE(reading);
+  EXPECT_NE(reading.error().detail.find("no reply within 0.1 s"), std::string::npos)
+      << reading.error().detail;
+}
+
+TEST_F(RedisFleet, TheServerIsLookedAtAgain) {
+  const auto watch = watch_server(server_->url());
+  const auto engine = std::move(open_engine(server_->url()).value());
+  EXPECT_EQ(*watch->look(), (ServerState{std::string(engine->server()), "fsync", ""}));
+  server_->command({"CONFIG", "SET", "appendfsync", "everysec"});
+  const ServerState weak = *watch->look();
+  EXPECT_EQ(weak.durability, "os");
+  EXPECT_NE(weak.weakness.find("its setting appendfsync is everysec, but must be always"),
+            std::string::npos)
+      << weak.weakness;
+  server_->kill_and_restart();
+  EXPECT_FALSE(watch->look()) << "the connection is lost";
+  const Result<ServerState> again = watch->look();
+  ASSERT_TRUE(again) << again.error().detail;
+  EXPECT_NE(again->server, engine->server());
+  EXPECT_EQ(again->weakness, "");
+  EXPECT_EQ(watch_server("memory:"), nullptr);
 }
 
 TEST(OpenFleet, NeedsASharedEngine) {

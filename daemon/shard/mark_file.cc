@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/shard/mark_file.h"
+
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/post.hpp>
+
+#include "protocol/fields.h"
+#include "protocol/format.h"
+#include "protocol/wording.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr store::SlotFormat kFormat{"c10ddmk\n", 1};
+
+}  // namespace
+
+Result<core::StateMark> MarkFile::read() {
+  if (path_.empty()) return core::StateMark{};
+  Result<store::SlotFile> file = store::SlotFile::open(path_, kFormat, [](std::string_view body) {
+    return wire::decode<core::StateMark>(body).has_value();
+  });
+  if (!file) {
+    return failure(file.error().code, "--mark: {}", file.error().detail);
+  }
+  file_.emplace(std::move(*file));
+  if (file_->found() == store::SlotFile::Found::value) {
+    return *wire::decode<core::StateMark>(file_->body());
+  }
+  if (file_->found() == store::SlotFile::Found::nothing) return core::StateMark{};
+  return failure(
+      Code::malformed,
+      "--mark: {} is damaged in both of its slots, so it is unknown whether the state has "
+      "lost something; start with --accept-rollback, or with another file",
+      path_);
+}
+
+void MarkFile::write(const core::StateMark& mark) {
+  if (!file_ || writing_.exchange(true)) return;
+  boost::asio::post(thread_, [this, body = wire::encode(mark)] {
+    const Result<void> written = file_->write(body);
+    if (!written && !failed_) {
+      spdlog::error("event=mark_not_written reason={}", quoted(written.error().detail));
+    }
+    failed_ = !written;
+    writing_ = false;
+  });
+}
+
+}  // namespace c10dd::daemon
