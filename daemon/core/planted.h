@@ -81,13 +81,14 @@ enum class Planted {
   piece_lost,               ///< fault: some rows of a job are not restored
   pulse_ignored,            ///< fault: a state without its newest changes is taken for the same
   rollback_untold,          ///< fault: a daemon does not heed what another one has noticed
-  suspicion_ignored,        ///< fault: a commit that finds less than was durable is no loss
-  rollback_served,          ///< fault: a state that was rolled back is served again
-  drain_drops,              ///< fault: a drain ends while replies are still held
-  drain_looks_once,         ///< fault: a drain ends while a request is on its way to a second loop
-  deadline_forgotten,       ///< fault: a job is not ticked when its new deadline comes
-  bytes_kept,               ///< fault: the bytes of a dropped job still count
-  committed_reply_kept,     ///< fault: a commit that becomes durable does not release its replies
+  suspicion_ignored,        ///< fault: a claim that finds less than was durable is no loss
+  acceptance_unseen,     ///< fault: a daemon stays closed although an operator has accepted a loss
+  rollback_served,       ///< fault: a state that was rolled back is served again
+  drain_drops,           ///< fault: a drain ends while replies are still held
+  drain_looks_once,      ///< fault: a drain ends while a request is on its way to a second loop
+  deadline_forgotten,    ///< fault: a job is not ticked when its new deadline comes
+  bytes_kept,            ///< fault: the bytes of a dropped job still count
+  committed_reply_kept,  ///< fault: a commit that becomes durable does not release its replies
 };
 
 #ifdef C10DD_PLANTED

@@ -177,11 +177,14 @@ class RedisLoss(unittest.TestCase):
         for key, pairs in (("c10dd:{1}:rows", rows), ("c10dd:{1}:meta", head)):
             self.redis("DEL", key)
             self.redis("HSET", key, *pairs)
-        with contextlib.suppress(OSError, EOFError), contextlib.closing(Wire(self.daemon.address)) as client:
-            client.hello(job="A")
-            client.set("who", "3")
-        self.wait_until_stopped(self.daemon, 'job "A" (number 1) ')
-        self.assertIn('job \\"A\\" (number 1)', self.daemon.errors())
+        until = time.monotonic() + PATIENCE
+        while "event=rolled_back" not in self.daemon.errors():
+            with contextlib.suppress(OSError, EOFError), contextlib.closing(Wire(self.daemon.address)) as client:
+                client.hello(job="A")
+                client.set("who", "3")
+            self.assertLess(time.monotonic(), until, self.daemon.errors())
+            time.sleep(0.05)
+        self.wait_until_stopped(self.daemon, 'job "A" (number 1) is at revision ')
 
     def test_rows_that_were_erased_are_noticed_while_the_daemon_runs(self):
         self.set("A", "1")

@@ -46,23 +46,24 @@ core::Quotas Daemon::quotas() const {
   return quotas;
 }
 
-void Daemon::start() {
+void Daemon::start(bool accepts) {
   world_.note("daemon.start", number_);
   // The absence of sessions counts from now on for this daemon. Only after a takeover may sessions
   // still be attached to another daemon.
   for (auto& [id, facts] : records_.sessions) {
     if (!facts.attached() || records_.takeovers == 0) facts.is_here(world_.now(), false);
   }
-  if (swarm_.fleet()) join_fleet();
-  const bool adopted = adopt();
+  if (swarm_.fleet()) join_fleet(accepts);
+  const bool adopted = adopt(accepted_);
   C10DD_ASSERT(adopted);
   if (swarm_.fleet()) beat_later();
 }
 
-bool Daemon::adopt() {
+bool Daemon::adopt(const core::AcceptedLoss& loss) {
   core::Directory::Limits limits;
   limits.run_grace = swarm_.run_grace;
-  auto read = core::read_directory(*engine_, limits, world_.random.next(), directory_->job_time());
+  auto read =
+      core::read_directory(*engine_, limits, world_.random.next(), directory_->job_time(), loss);
   if (!read) {
     world_.violated("restore", "the directory of jobs cannot be read");
     return false;
@@ -70,6 +71,10 @@ bool Daemon::adopt() {
   queue_ = std::make_shared<DiskQueue>(world_, disk_, engine_);
   intact_ = std::make_shared<bool>(true);
   witness_ = read->directory->witness();
+  if (!loss.why.empty()) {
+    static_cast<void>(link_->accept_rollback(witness_.value));
+    member_->watch().accept(witness_.value);
+  }
   const core::EngineState engine{++generation_, read->directory->incarnation(), swarm_.shared,
                                  false,         {witness_.key, witness_.value}, swarm_.fleet()};
   directory_->opened(std::move(read->directory), engine.generation);

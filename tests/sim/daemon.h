@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/core/host/directory_host.h"
+#include "daemon/core/host/directory_rows.h"
 #include "daemon/core/host/drain.h"
 #include "daemon/core/host/fleet_member.h"
 #include "daemon/core/host/growth_gate.h"
@@ -29,13 +30,16 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, DriftingClock clock,
          std::uint64_t number, unsigned place);
 
-  /// Opens the engine, then accepts connections.
-  void start();
+  /// Opens the engine, then accepts connections. `accepts`: as with --accept-rollback.
+  void start(bool accepts = false);
   void accept(const LinkRef& link);
 
   bool dead() const { return dead_; }
   std::uint64_t number() const { return number_; }
   unsigned place() const { return place_; }
+  /// Returns what the shared state has lost, as this daemon knows it, or an empty text.
+  std::string rolled_back() const { return member_ ? member_->rolled_back() : ""; }
+  bool serves() const { return directory_->is_open(); }
   void pause(Duration how_long);
   void resume();
   /// Kills the process, as by SIGKILL: the kernel resets the sockets. If the machine loses power,
@@ -103,7 +107,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   const std::string& host() const override { return host_; }
 
   // daemon_fleet.cc
-  void join_fleet();
+  void join_fleet(bool accepts);
   void beat_later();
   void turn_all(std::function<void()> then) override;
   void ask(bool beats, const store::DaemonFacts& self,
@@ -122,7 +126,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   }
 
   Shard& first() const { return *shards_.front(); }
-  bool adopt();
+  bool adopt(const core::AcceptedLoss& loss = {});
   void lose(const std::string& why, bool rolled_back);
   void reopen_later();
   void end_when_finished(TimePoint deadline, std::function<void()> ended);
@@ -145,6 +149,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   std::shared_ptr<store::Engine> engine_;
   std::unique_ptr<store::Fleet> link_;         ///< null without a fleet
   std::unique_ptr<core::FleetMember> member_;  ///< null without a fleet
+  core::AcceptedLoss accepted_;                ///< at the start
   Row witness_;
   std::shared_ptr<DiskQueue> queue_;
   std::shared_ptr<bool> intact_;

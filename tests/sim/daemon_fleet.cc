@@ -10,15 +10,19 @@ constexpr Duration kLinkPatience = std::chrono::seconds(2);
 
 }  // namespace
 
-void Daemon::join_fleet() {
+void Daemon::join_fleet(bool accepts) {
   link_ = disk_.fleet();
   const store::DaemonFacts self{number_, {address_of(place_)}, "sim", swarm_.lease, false};
   core::FleetView view(number_, swarm_.lease);
+  const store::FleetReading before = *link_->read();
   const core::SteadyTime sent = first().boot_now();
   view.read(link_->beat(self)->daemons, first().now());
   directory_->join_fleet(std::move(view));
   core::FleetMember::Shell& shell = *this;
   member_ = std::make_unique<core::FleetMember>(first(), *directory_, shell, self);
+  const bool lost = member_->watch().read(before) == core::StateWatch::Verdict::rolled_back;
+  if (lost && !accepts) world_.violated("loss", "a daemon starts on a state that is rolled back");
+  if (lost) accepted_.why = member_->rolled_back();
   member_->joined(sent);
   for (const auto& shard : shards_) {
     shard->dispatch([shard, news = member_->news()] { shard->host().heard_from_fleet(news); });
@@ -85,6 +89,9 @@ void Daemon::tell(const core::FleetNews& news) {
 }
 
 void Daemon::report(const core::FleetEvent& event) {
+  if (event.kind == core::FleetEvent::Kind::rolled_back && !records_.state_lost) {
+    world_.violated("loss", "a daemon takes a whole state for rolled back: " + event.detail);
+  }
   world_.note("fleet", number_, static_cast<std::uint64_t>(event.kind), event.detail);
 }
 

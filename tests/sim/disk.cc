@@ -28,6 +28,18 @@ std::shared_ptr<store::Engine> Disk::engine_of(std::uint64_t process) {
   return store::open_on(memory_, process);
 }
 
+void Disk::put_back(const store::SharedMemory& copy, bool jobs_only) {
+  replaced_.push_back(std::exchange(memory_->jobs, copy.jobs));
+  if (jobs_only) {
+    memory_->jobs[0] = replaced_.back()[0];
+    return;
+  }
+  memory_->daemons = copy.daemons;
+  memory_->pulse = copy.pulse;
+  memory_->rolled_back = copy.rolled_back;
+  memory_->accepted = copy.accepted;
+}
+
 void Disk::roll_back() {
   auto older = std::move(*store::open_engine("memory:"));
   const auto commit = [&](JobNumber job, Revision to, const std::vector<Row>& rows) {

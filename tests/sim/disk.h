@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <vector>
 
 #include "store/fleet.h"
 #include "store/group_commit.h"
@@ -50,6 +52,12 @@ class Disk {
     healed_ = true;  // a server that hangs goes on when its time is over
   }
 
+  /// Returns a copy of the shared state, which a replica may have.
+  store::SharedMemory copy() const { return *memory_; }
+  /// Makes an older copy the shared state; only its jobs, if `jobs_only` is set.
+  void put_back(const store::SharedMemory& copy, bool jobs_only);
+  const store::SharedMemory& memory() const { return *memory_; }
+
   /// Loses the newest rows of every job, though they were durable; keeps the directory of jobs.
   void roll_back();
 
@@ -67,6 +75,8 @@ class Disk {
   Records& records_;
   std::shared_ptr<store::SharedMemory> memory_ = std::make_shared<store::SharedMemory>();
   std::shared_ptr<store::Engine> engine_;
+  /// The jobs before put_back(): readers may still refer to them.
+  std::vector<std::map<JobNumber, store::SharedMemory::JobRows>> replaced_;
   TimePoint hangs_until_;
   TimePoint lost_at_{std::chrono::hours(-1)};
   bool healed_ = false;

@@ -70,7 +70,7 @@ struct Loss {
   std::string ending;              ///< the reason that the daemon gives
   Duration served{0};              ///< for how long the daemon had served the job
   std::optional<Duration> silent;  ///< since the last frame
-  std::optional<Duration> away;  ///< since the connection closed; it did not come back
+  std::optional<Duration> away;    ///< since the connection closed; it did not come back
   /// For how long its process has counted its ttl, if the process lives.
   std::optional<Duration> unconfirmed = {};
 };
@@ -90,7 +90,9 @@ class Records {
   unsigned takeovers = 0;
   /// Until when a daemon, by number, may miss heartbeats: it was paused, or a command was lost.
   std::map<std::uint64_t, TimePoint> trouble;
-  bool fleet = false;  ///< several daemons share the engine
+  bool fleet = false;        ///< several daemons share the engine
+  bool state_lost = false;   ///< the server of the fleet has lost durable changes
+  bool all_stopped = false;  ///< all daemons have noticed that: none of them may answer
   /// Returns the least time that members have after their job was loaded.
   Duration restart_grace() const {
     return fleet ? Duration(limits::kTakeoverGrace) : Duration(limits::kRestartGrace);

@@ -312,6 +312,9 @@ void Shard::all_gone(JobNumber job) {
 }
 
 void Shard::released(const core::OutgoingReply& reply) {
+  if (daemon_.records().all_stopped) {
+    world_.violated("loss", "a daemon answers though the state was rolled back");
+  }
   if (reply.op == Ping::op.code && daemon_.records().fleet) note_ping(reply);
   if (reply.op != Goodbye::op.code) return;
   for (auto& [job, watched] : watched_) {
@@ -332,7 +335,7 @@ void Shard::note_sign(const SessionId& session) {
 /// Checks that a claim has one owner, and that names and numbers belong to each other (O15).
 void Shard::note_owner(const core::JobSlot& slot) {
   Records& records = daemon_.records();
-  if (!records.fleet) return;
+  if (!records.fleet || records.state_lost) return;  // after a loss, epochs come again
   const auto [at, added] = records.owners.try_emplace({slot.number, slot.epoch}, daemon_.number());
   if (!added && at->second != daemon_.number()) {
     world_.violated("owners", slot.name + ": two daemons serve it with one claim");

@@ -219,6 +219,10 @@ Report Simulation::run() {
     leases_->begin();
   }
   be_busy();
+  if (swarm_.loses) {
+    if (!world_.violation()) lose_state();
+    return finish();
+  }
   if (!world_.violation()) calm_down();
   if (leases_ && !world_.violation()) leases_->check();
   if (trainers_ && !world_.violation()) trainers_->check();
@@ -231,6 +235,10 @@ Report Simulation::run() {
       world_.violated(bad->oracle.c_str(), bad->text);
   }
   if (!world_.violation()) check_inside();
+  return finish();
+}
+
+Report Simulation::finish() {
   report_.seed = seed_;
   report_.hash = world_.trace.hash();
   report_.events = world_.trace.events();

@@ -51,6 +51,7 @@ class Simulation {
   void fall_quiet();
   void audit();
   void check_inside();
+  Report finish();
   bool run_until(Duration patience, const std::function<bool()>& done);
   bool settled() const;
   std::string unsettled() const;
@@ -61,7 +62,7 @@ class Simulation {
   void replace(const std::shared_ptr<Client>& client);
   void relaunch(const std::string& job);
   void start_launch(const std::string& job, unsigned calls);
-  void start_daemon(unsigned place = 0);
+  void start_daemon(unsigned place = 0, bool accepts = false);
   void start_again(unsigned place);
   void drain(const std::shared_ptr<Daemon>& daemon);
   /// Returns a daemon of the fleet; the only one if there is no fleet.
@@ -74,6 +75,11 @@ class Simulation {
   void check_rows(const std::string& job);
   void check_left_over();
   void check_rollback();
+
+  // simulation_loss.cc
+  void lose_state();
+  void take_state_back(const store::SharedMemory& copy);
+  void expect_all(const char* what, const std::function<bool(const Daemon&)>& holds);
 
   /// Returns the job of this name, from the daemon that serves it; null if none does.
   const core::Job* job(const std::string& name) const;

@@ -14,12 +14,12 @@ using std::chrono::seconds;
 
 }  // namespace
 
-void Simulation::start_daemon(unsigned place) {
+void Simulation::start_daemon(unsigned place, bool accepts) {
   const auto daemon =
       std::make_shared<Daemon>(world_, swarm_, disk_, records_, some_clock(), ++daemons_, place);
   if (fleet_.size() <= place) fleet_.resize(place + 1);
   fleet_[place] = daemon;
-  daemon->start();
+  daemon->start(accepts);
   network_.listen(address_of(place), [daemon](const LinkRef& link) { daemon->accept(link); });
 }
 

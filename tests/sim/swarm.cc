@@ -155,6 +155,7 @@ void choose_fleet(Swarm& s, Random& random) {
   std::erase(s.faults, Fault::takeover);
   s.lease = random.chance(50) ? seconds(1) : seconds(2);
   s.busy = std::max<Duration>(s.busy, seconds(15));
+  s.loses = random.chance(20);
 }
 
 }  // namespace c10dd::sim

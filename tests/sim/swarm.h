@@ -82,6 +82,7 @@ struct Swarm {
   unsigned daemons = 1;  ///< more than one: they form a fleet on the shared engine
   Duration lease = std::chrono::seconds(2);  ///< of the fleet
   bool rollback = false;                     ///< at the end the disk loses durable rows
+  bool loses = false;                        ///< at the end the server of the fleet loses changes
   std::size_t history = 0;               ///< how many changes are kept for watches; 0: the default
   std::optional<RendezvousPolicy> crew;  ///< of the group that the clients of a job form, if any
   bool spares = false;                   ///< some clients are spares

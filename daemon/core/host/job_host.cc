@@ -269,7 +269,6 @@ void JobHost::committed(std::uint64_t generation, store::CommitResult result) {
 void JobHost::finish_batch(const store::CommitResult& result) {
   batch_in_flight_ = false;
   std::string lost;  // why the engine is lost
-  bool rolled_back = false;
   std::size_t rows = 0;
   const auto committing = std::exchange(committing_, {});
   const auto confirming = std::exchange(confirming_, {});
@@ -281,10 +280,10 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     }
     shell_.report(slot.get(), CommitFailed{outcome});
     if (outcome == store::Outcome::unknown) lost = "a commit has an unknown outcome";
+    // Or another daemon has taken the job over and retired it. The next claim tells: check_claim().
     if (outcome == store::Outcome::lost) {
       lost = format("{} has less in the engine than revision {}, which was durable",
                     described(*slot), slot->gate->stamp().revision);
-      rolled_back = true;
     }
     if (outcome == store::Outcome::fenced && !planted(Planted::deposed_goes_on)) {
       drop(slot, failure(Code::not_owner, "job \"{}\" is owned by another daemon", slot->name));
@@ -305,7 +304,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
   if (!lost.empty()) {  // it may lack rows of the jobs in memory, so all jobs are reloaded
     const std::uint64_t generation = engine_->generation;
     engine_lost(lost);
-    return shell_.lose_engine(generation, lost, rolled_back);
+    return shell_.lose_engine(generation, lost, false);
   }
   if (rows > 0) shell_.report(nullptr, BatchCommitted{rows, result.took});
   pace_.ended(loop_.now(), result.took, to_answer_, waiting());

@@ -23,7 +23,7 @@ StateWatch::Verdict StateWatch::read(const store::FleetReading& reading) {
   newest_ = {reading.incarnation, reading.pulse, reading.directory};
   told_ = !reading.rolled_back.empty();
   const std::string suspicion = std::exchange(suspicion_, {});
-  if (is_renewed(reading)) {
+  if (is_renewed(reading) && !planted(Planted::acceptance_unseen)) {
     accept(reading.incarnation);
     return Verdict::renewed;
   }
