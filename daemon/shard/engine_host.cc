@@ -175,7 +175,11 @@ void EngineHost::close() {
 
 std::string EngineHost::not_ready() const {
   if (fleet_ && !fleet_->rolled_back().empty()) return fleet_->not_ready();
-  if (!lost_.empty()) return format("engine {} is not open: {}", engine_name_, lost_);
+  if (!lost_.empty()) {
+    const std::string cause = fleet_ ? fleet_->link_failure() : "";
+    return format("engine {} is not open: {}{}{}", engine_name_, lost_, cause.empty() ? "" : "; ",
+                  cause);
+  }
   const auto age = std::chrono::floor<std::chrono::seconds>(commit_age());
   if (age < kCommitAge) return fleet_ ? fleet_->not_ready() : std::string();
   return format(

@@ -64,6 +64,7 @@ class FleetHost final : private core::FleetMember::Shell {
   const std::string& rolled_back() const { return member_.rolled_back(); }
 
   const core::FleetNews& news() const { return member_.news(); }
+  const std::string& link_failure() const { return member_.failure(); }
   std::string not_ready() const;
 
  private:

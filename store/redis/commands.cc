@@ -146,6 +146,17 @@ redis.call('HSET', KEYS[1], 'accepted', ARGV[1])
 redis.call('HDEL', KEYS[1], 'rolled_back')
 return 1)lua";
 
+const std::string_view kRedisProbeScript = R"lua(
+local commands = {
+  {'DEL'}, {'HSET', 'a', '1'}, {'HSETNX', 'b', '1'}, {'HINCRBY', 'a', '1'}, {'HGET', 'a'},
+  {'HMGET', 'a', 'b'}, {'HGETALL'}, {'HEXISTS', 'a'}, {'HLEN'}, {'HSCAN', '0'}, {'HDEL', 'a'},
+  {'UNLINK'}, {'SADD', 'a'}, {'SISMEMBER', 'a'}, {'SMEMBERS'}, {'SREM', 'a'}}
+for _, command in ipairs(commands) do
+  local reply = redis.pcall(command[1], KEYS[1], unpack(command, 2))
+  if type(reply) == 'table' and reply.err then return {command[1], reply.err} end
+end
+return {})lua";
+
 // Applies the rule of HeadCheck (job_head.h). Beside that, finds that the state is lost if the head
 // is missing, or behind a batch of its owner. If rows are missing, fences all batches: the job must
 // be loaded again, which names the damage, and the other jobs go on. ARGV has the number of
@@ -315,6 +326,8 @@ std::string redis_jobs_key(std::string_view prefix) { return format("{}:jobs", p
 std::string redis_fleet_key(std::string_view prefix) { return format("{}:fleet", prefix); }
 
 std::string redis_pulse_key(std::string_view prefix) { return format("{}:pulse", prefix); }
+
+std::string redis_probe_key(std::string_view prefix) { return format("{}:probe", prefix); }
 
 std::string redis_process(std::uint64_t process) { return format("{:016x}", process); }
 

@@ -53,6 +53,9 @@ std::string redis_fleet_key(std::string_view prefix);
 /// daemons, `rolled_back` and `accepted` are as in FleetReading.
 std::string redis_pulse_key(std::string_view prefix);
 
+/// Returns the key of kRedisProbeScript.
+std::string redis_probe_key(std::string_view prefix);
+
 /// Returns the name of a process, as it is in the names of owners and in the keys of the fleet.
 std::string redis_process(std::uint64_t process);
 /// Returns the name of the owner of a job.
@@ -84,6 +87,9 @@ extern const std::string_view kRedisBeatScript;
 extern const std::string_view kRedisLeaveScript;
 /// KEYS = {pulse}. ARGV = {incarnation}. Accepts a loss; see Fleet::accept_rollback().
 extern const std::string_view kRedisAcceptScript;
+/// KEYS = {a key that nothing else uses}. Runs each command that the other scripts need. Returns an
+/// empty array, or the first command that fails and its error.
+extern const std::string_view kRedisProbeScript;
 /// KEYS = {head, rows}.
 /// Returns d (durable), f (fenced) or l (lost) per batch.
 extern const std::string_view kRedisCommitScript;

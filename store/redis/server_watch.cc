@@ -27,6 +27,7 @@ class RedisServerWatch final : public ServerWatch {
       address.sentinels.clear();  // they were asked just now
       Result<std::unique_ptr<RedisClient>> client = RedisClient::open(std::move(address));
       if (!client) return client.error();
+      if (Result<void> allowed = probe(**client); !allowed) return allowed.error();
       client_ = std::move(*client);
     }
     const RedisSettings settings = read_redis_settings(*client_);
@@ -43,6 +44,31 @@ class RedisServerWatch final : public ServerWatch {
   }
 
  private:
+  /// Fails if the user may not run a command that is needed, or if the server takes no writes.
+  static Result<void> probe(RedisClient& client) {
+    const std::string key = redis_probe_key(client.address().prefix);
+    const Result<RedisReply> digest = client.call({"SCRIPT", "LOAD", kRedisProbeScript});
+    if (!digest) return digest.error();
+    for (const auto& [verb, script] :
+         {std::pair<std::string_view, std::string_view>("EVAL", kRedisProbeScript),
+          {"EVALSHA", digest->text}}) {
+      const Result<RedisReply> ran = client.call({verb, script, "1", key});
+      if (!ran) return ran.error();
+      if (ran->is_array(2)) return refused(client, ran->items[0].text, ran->items[1].text);
+    }
+    return {};
+  }
+
+  /// Redis 7.0 has the code ERR, and not NOPERM, for a command that a script may not run.
+  static Failure refused(const RedisClient& client, const Bytes& command, const Bytes& error) {
+    const bool denied =
+        error.find("NOPERM") != Bytes::npos || error.find("can't run this command") != Bytes::npos;
+    if (!denied) return failure(Code::unavailable, "{}{}: {}", client.where(), command, error);
+    return failure(Code::permission_denied,
+                   "{}the user of the engine may not run {}; allow it with ACL SETUSER",
+                   client.where(), command);
+  }
+
   RedisAddress address_;
   std::unique_ptr<RedisClient> client_;
 };

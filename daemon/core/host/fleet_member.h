@@ -92,6 +92,8 @@ class FleetMember {
   StateWatch& watch() { return watch_; }
   /// Returns what the state has lost, so that nothing is served, or an empty text.
   const std::string& rolled_back() const { return watch_.rolled_back(); }
+  /// Returns why the newest heartbeat or reading has failed; empty if it has not.
+  const std::string& failure() const { return failure_; }
   /// Returns why this daemon serves no jobs now, or an empty text.
   std::string not_ready() const;
 
