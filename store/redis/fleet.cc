@@ -16,6 +16,8 @@ namespace {
 
 using Kind = RedisReply::Kind;
 
+constexpr std::size_t kToldBytes = 1024;  // of report_rollback(), at most
+
 /// Parses "BEATS FACTS".
 std::optional<DaemonRow> parse_row(std::string_view text) {
   const std::size_t space = text.find(' ');
@@ -82,7 +84,7 @@ class RedisFleet final : public Fleet {
       return client_->unexpected("a heartbeat", *reply);
     }
     fleet.incarnation = std::move(reply->items[0].text);
-    fleet.rolled_back = std::move(reply->items[4].text);
+    fleet.rolled_back = printable(reply->items[4].text, kToldBytes);
     fleet.accepted = std::move(reply->items[5].text);
     const std::vector<RedisReply>& pairs = reply->items[2].items;
     for (std::size_t n = 1; n < pairs.size(); n += 2) {

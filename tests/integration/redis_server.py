@@ -76,9 +76,11 @@ def sentinel(folder, port, *settings):
         out.write(f"port {its_port}\nbind 127.0.0.1\ndir {folder}\nsentinel monitor training 127.0.0.1 {port} 1\n" +
                   "".join(f"sentinel {setting}\n" for setting in settings))
     with subprocess.Popen(["redis-server", file, "--sentinel"], stdout=subprocess.PIPE, text=True) as process:
-        for line in process.stdout:
-            if "+monitor" in line:
-                break
-        yield its_port
-        process.terminate()
-        process.communicate(timeout=20)
+        try:
+            for line in process.stdout:
+                if "+monitor" in line:
+                    break
+            yield its_port
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
