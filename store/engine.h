@@ -10,17 +10,16 @@
 //    is reported durable, and is not applied again;
 //  - a batch that neither follows nor repeats in this way is fenced: it is refused and has no
 //    effect. A batch whose epoch is older than the job's newest claim is always fenced. A batch of
-//    the job's owner that begins above the job's revision, or of a job that was never claimed, is
-//    lost;
-//  - an engine that daemons share (shared()) gives a job to one owner at a time: see claim(). Job
-//  0,
-//    the directory, has no owner there: the engine applies a batch of job 0, whose epoch is 0, if
-//    from_rev is the current revision, and otherwise fences it. No batch of job 0 is a repeat;
+//    the job's owner that begins above the job's revision is lost. A batch of a job that was never
+//    claimed is absent;
+//  - an engine that daemons share (shared()) gives a job to one owner at a time: see claim(). The
+//    directory, job 0, has no owner there: the engine applies a batch of job 0, whose epoch is 0,
+//    if from_rev is the current revision, and otherwise fences it. No batch of job 0 is a repeat;
 //  - read() yields exactly the rows of all durable batches of the job, in byte order of their keys;
 //  - after Outcome::unknown the engine must be opened again; until then all outcomes are unknown,
 //    and all other calls fail with unavailable;
 //  - an engine whose state others can erase (Redis) notices it: commit() and confirm() return
-//    Outcome::lost, or the read fails with malformed.
+//    Outcome::lost or Outcome::absent, or the read fails with malformed.
 // Threads: one caller at a time, except where a function says otherwise. Calls block. GroupCommit
 // provides the calling thread and the batching for all engines.
 // To add an engine: write store/<name>/engine.cc, add a line to engines.h and open_engine.cc, and
@@ -70,6 +69,10 @@ enum class Outcome : std::uint8_t {
   /// Not done: the engine holds less of the job than it has reported durable, though the job has no
   /// newer owner. Open the engine again, and read the directory again.
   lost,
+  /// Not done: the engine does not have the job. Either another daemon has taken it over and
+  /// removed it, or the engine has lost it. Do as for `lost`; the next claim tells which of both is
+  /// true.
+  absent,
 };
 
 /// The ownership that a claim gives. Later batches of the job must have this epoch.

@@ -83,7 +83,7 @@ class Gathered {
 /// Returns whether the engine must be opened again.
 bool any_unknown(const std::vector<Outcome>& outcomes) {
   for (const Outcome outcome : outcomes) {
-    if (outcome == Outcome::unknown || outcome == Outcome::lost) return true;
+    if (outcome != Outcome::durable && outcome != Outcome::fenced) return true;
   }
   return false;
 }

@@ -49,11 +49,20 @@ enum class BatchCheck : std::uint8_t {
   repeated,  ///< the batch is already written, or to_rev equals from_rev: write nothing
   fenced,    ///< refuse the batch: its epoch is wrong, or its revisions do not fit the head
   lost,      ///< refuse the batch of the owner: the head is behind it
+  absent,    ///< refuse the batch: the job has no head
 };
 
 inline Outcome outcome_of(BatchCheck check) {
-  if (check == BatchCheck::fenced) return Outcome::fenced;
-  return check == BatchCheck::lost ? Outcome::lost : Outcome::durable;
+  switch (check) {
+    case BatchCheck::fenced:
+      return Outcome::fenced;
+    case BatchCheck::lost:
+      return Outcome::lost;
+    case BatchCheck::absent:
+      return Outcome::absent;
+    default:
+      return Outcome::durable;
+  }
 }
 
 /// Takes the batches of one job in one commit(), in order. Decides for each batch whether the

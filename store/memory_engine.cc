@@ -116,7 +116,7 @@ class MemoryEngine final : public Engine {
     std::vector<Outcome> outcomes;
     for (const JobBatch& batch : batches) {
       const auto found = memory_->jobs.find(batch.job);
-      BatchCheck check = BatchCheck::lost;  // of an unknown job
+      BatchCheck check = BatchCheck::absent;
       if (found != memory_->jobs.end()) {
         HeadCheck& head = checks.try_emplace(batch.job, found->second.head).first->second;
         check = may_change(batch, found->second) ? head.step(batch) : BatchCheck::fenced;
@@ -170,7 +170,7 @@ class MemoryEngine final : public Engine {
 
   Outcome check(const Ownership& owner) const {
     const auto found = memory_->jobs.find(owner.job);
-    if (found == memory_->jobs.end()) return Outcome::lost;
+    if (found == memory_->jobs.end()) return Outcome::absent;
     const bool owns = found->second.head.epoch == owner.epoch && found->second.process == process_;
     return owns || without_owner(owner.job) ? Outcome::durable : Outcome::fenced;
   }

@@ -85,6 +85,8 @@ class Metrics::Impl {
         return commit_failures_.at(0, {engine_, "fenced"});
       case store::Outcome::lost:
         return commit_failures_.at(1, {engine_, "lost"});
+      case store::Outcome::absent:
+        return commit_failures_.at(3, {engine_, "absent"});
       default:
         return commit_failures_.at(2, {engine_, "unknown"});
     }
@@ -128,7 +130,7 @@ class Metrics::Impl {
   Table<Histogram> commit_durations_{registry, metric::kCommitDuration,
                                      bounds_of(metric::kCommitBounds)};
   Table<Histogram> commit_rows_{registry, metric::kCommitRows, bounds_of(metric::kRowBounds)};
-  Table<Counter, 3> commit_failures_{registry, metric::kCommitFailures};
+  Table<Counter, 4> commit_failures_{registry, metric::kCommitFailures};
 
  public:
   Gauge& ready = *Family<Gauge>(registry, metric::kReady).with({});
@@ -150,6 +152,7 @@ Metrics::Impl::Impl(const MetricsInfo& info) : engine_(info.engine), version_(in
   commit_rows();
   commit_failures(store::Outcome::fenced);
   commit_failures(store::Outcome::lost);
+  commit_failures(store::Outcome::absent);
   commit_failures(store::Outcome::unknown);
   for (const auto& [protocol, name, carries_ops] : kProtocols) {
     connections(protocol);

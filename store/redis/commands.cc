@@ -157,8 +157,8 @@ for _, command in ipairs(commands) do
 end
 return {})lua";
 
-// Applies the rule of HeadCheck (job_head.h). Beside that, finds that the state is lost if the head
-// is missing, or behind a batch of its owner. If rows are missing, fences all batches: the job must
+// Applies the rule of HeadCheck (job_head.h). Beside that, finds that the head is missing, or
+// behind a batch of its owner. If rows are missing, fences all batches: the job must
 // be loaded again, which names the damage, and the other jobs go on. ARGV has the number of
 // batches, and for each batch: owner, from, to, the number of arguments for its rows, and these
 // arguments. Further keys are heads of jobs, and the last arguments the owners that they must have:
@@ -219,7 +219,7 @@ for b = 1, tonumber(ARGV[1]) do
   local last = at + 3 + tonumber(ARGV[at + 3])
   verdicts[b] = 'f'
   if not rev then
-    verdicts[b] = 'l'
+    verdicts[b] = 'a'
   elseif ARGV[at] == owner and not erased then
     if owner ~= '-' and rev ~= from and not_above(rev, from) then
       verdicts[b] = 'l'

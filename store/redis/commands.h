@@ -91,7 +91,7 @@ extern const std::string_view kRedisAcceptScript;
 /// empty array, or the first command that fails and its error.
 extern const std::string_view kRedisProbeScript;
 /// KEYS = {head, rows}.
-/// Returns d (durable), f (fenced) or l (lost) per batch.
+/// Returns d (durable), f (fenced), l (lost) or a (absent) per batch.
 extern const std::string_view kRedisCommitScript;
 
 /// Appends one command to `out`.

@@ -34,6 +34,20 @@ constexpr std::size_t kPageBytes = 1024 * 1024;  // wanted size of one page of a
 const std::string kOlderFormat = std::to_string(kStoredFormat);
 const std::string kFormat = kOlderFormat + ".1";
 
+/// Returns the outcome for a letter of the commit script's reply.
+Outcome outcome_of(char letter) {
+  switch (letter) {
+    case 'd':
+      return Outcome::durable;
+    case 'l':
+      return Outcome::lost;
+    case 'a':
+      return Outcome::absent;
+    default:
+      return Outcome::fenced;
+  }
+}
+
 /// Parses "EPOCH REVISION EPOCH REVISION ...".
 bool parse_starts(std::string_view words, std::vector<EpochStart>& starts) {
   while (!words.empty()) {
@@ -351,14 +365,12 @@ class RedisEngine final : public Engine {
     if (reply->is_error("NOSCRIPT")) return false;
     const Bytes& letters = reply->text;
     if (!reply->is_bytes() || letters.size() != group.size() ||
-        letters.find_first_not_of("dfl") != Bytes::npos) {
+        letters.find_first_not_of("dfla") != Bytes::npos) {
       client_->unexpected("a commit", *reply);
       return true;
     }
     for (std::size_t n = 0; n < group.size(); ++n) {
-      outcomes[static_cast<std::size_t>(group[n] - first)] = letters[n] == 'd'   ? Outcome::durable
-                                                             : letters[n] == 'l' ? Outcome::lost
-                                                                                 : Outcome::fenced;
+      outcomes[static_cast<std::size_t>(group[n] - first)] = outcome_of(letters[n]);
     }
     return true;
   }
@@ -367,7 +379,7 @@ class RedisEngine final : public Engine {
   Outcome read_confirmation(const Ownership& owner) {
     Result<RedisReply> reply = client_->receive();
     if (!reply) return Outcome::unknown;
-    if (reply->kind == Kind::nil) return Outcome::lost;
+    if (reply->kind == Kind::nil) return Outcome::absent;
     if (reply->is_bytes()) {
       return reply->text == name_of(owner) ? Outcome::durable : Outcome::fenced;
     }

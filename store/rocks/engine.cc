@@ -150,7 +150,7 @@ class RocksEngine final : public Engine {
     bool changed = false;
     for (const JobBatch& batch : batches) {
       const auto found = heads_.find(batch.job);
-      BatchCheck check = BatchCheck::lost;  // of an unknown job
+      BatchCheck check = BatchCheck::absent;
       if (found != heads_.end()) {
         check = checks.try_emplace(batch.job, found->second).first->second.step(batch);
       }
@@ -178,7 +178,7 @@ class RocksEngine final : public Engine {
     if (lost_) return std::vector<Outcome>(owners.size(), Outcome::unknown);
     std::vector<Outcome> outcomes;
     for (const Ownership& owner : owners) {
-      const Outcome refused = heads_.contains(owner.job) ? Outcome::fenced : Outcome::lost;
+      const Outcome refused = heads_.contains(owner.job) ? Outcome::fenced : Outcome::absent;
       outcomes.push_back(owns(owner) ? Outcome::durable : refused);
     }
     return outcomes;

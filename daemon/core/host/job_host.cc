@@ -269,6 +269,7 @@ void JobHost::committed(std::uint64_t generation, store::CommitResult result) {
 void JobHost::finish_batch(const store::CommitResult& result) {
   batch_in_flight_ = false;
   std::string lost;  // why the engine is lost
+  bool rolled_back = false;
   std::size_t rows = 0;
   const auto committing = std::exchange(committing_, {});
   const auto confirming = std::exchange(confirming_, {});
@@ -280,8 +281,11 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     }
     shell_.report(slot.get(), CommitFailed{outcome});
     if (outcome == store::Outcome::unknown) lost = "a commit has an unknown outcome";
-    // Or another daemon has taken the job over and retired it. The next claim tells: check_claim().
+    if (outcome == store::Outcome::absent) {
+      lost = format("the engine does not have {}", described(*slot));
+    }
     if (outcome == store::Outcome::lost) {
+      rolled_back = true;
       lost = format("{} has less in the engine than revision {}, which was durable",
                     described(*slot), slot->gate->stamp().revision);
     }
@@ -304,7 +308,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
   if (!lost.empty()) {  // it may lack rows of the jobs in memory, so all jobs are reloaded
     const std::uint64_t generation = engine_->generation;
     engine_lost(lost);
-    return shell_.lose_engine(generation, lost, false);
+    return shell_.lose_engine(generation, lost, rolled_back);
   }
   if (rows > 0) shell_.report(nullptr, BatchCommitted{rows, result.took});
   pace_.ended(loop_.now(), result.took, to_answer_, waiting());

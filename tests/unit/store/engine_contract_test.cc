@@ -178,7 +178,7 @@ TEST_P(EngineContract, JudgesEachBatchOfACommit) {
                                                   {1, now, 1, 2, {put("a", "3")}},
                                                   {1, now + 1, 2, 3, {put("a", "future")}}}),
             (Outcomes{Outcome::durable, Outcome::durable, Outcome::fenced, Outcome::lost,
-                      Outcome::lost, Outcome::durable, Outcome::fenced}));
+                      Outcome::absent, Outcome::durable, Outcome::fenced}));
   EXPECT_EQ(rows_of(*engine_, 1), (Rows{{"a", "3"}}));
   EXPECT_EQ(rows_of(*engine_, 2), (Rows{{"a", "2"}}));
   EXPECT_EQ(rows_of(*engine_, 3), Rows{});
@@ -218,7 +218,7 @@ TEST_P(EngineContract, ConfirmsOwnersOnly) {
   const Epoch now = claim(1).epoch;
   const Epoch other = claim(2).epoch;
   EXPECT_EQ(engine_->confirm(std::vector<Ownership>{{1, now}, {1, old}, {2, other}, {3, 1}}),
-            (Outcomes{Outcome::durable, Outcome::fenced, Outcome::durable, Outcome::lost}));
+            (Outcomes{Outcome::durable, Outcome::fenced, Outcome::durable, Outcome::absent}));
   EXPECT_TRUE(engine_->confirm({}).empty());
 }
 

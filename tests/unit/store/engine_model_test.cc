@@ -24,7 +24,7 @@ struct Model {
   }
 
   Outcome commit(const JobBatch& batch) {
-    if (epoch == 0) return Outcome::lost;  // never claimed
+    if (epoch == 0) return Outcome::absent;  // never claimed
     if (batch.epoch != epoch) return Outcome::fenced;
     if (batch.from_rev > revision) return Outcome::lost;
     const bool next = batch.from_rev == revision;

@@ -173,7 +173,7 @@ TEST_F(RedisEngineTest, TellsOwnersApartAfterEpochsHaveBegunAgain) {
   const auto old = std::move(open_engine(server_->url(), {.process = 1}).value());
   const Epoch epoch = old->claim(1)->epoch;
   server_->command({"FLUSHALL"});
-  EXPECT_EQ(old->confirm(std::vector<Ownership>{{1, epoch}}), Outcomes{Outcome::lost});
+  EXPECT_EQ(old->confirm(std::vector<Ownership>{{1, epoch}}), Outcomes{Outcome::absent});
   const auto other = std::move(open_engine(server_->url(), {.process = 2}).value());
   EXPECT_EQ(other->claim(1)->epoch, epoch);
   EXPECT_EQ(old->confirm(std::vector<Ownership>{{1, epoch}}), Outcomes{Outcome::fenced});
@@ -198,7 +198,7 @@ TEST_F(RedisEngineTest, NoticesWhatTheServerHasLost) {
   const auto meta = [](int job) { return "c10dd:{" + std::to_string(job) + "}:meta"; };
   const auto rows = [](int job) { return "c10dd:{" + std::to_string(job) + "}:rows"; };
   server_->command({"DEL", meta(1), rows(1)});
-  EXPECT_EQ(commit(1, epochs[1], 1), Outcome::lost);
+  EXPECT_EQ(commit(1, epochs[1], 1), Outcome::absent);
   server_->command({"DEL", rows(2)});
   EXPECT_EQ(commit(2, epochs[2], 1), Outcome::fenced) << "a damage of this job only";
   const Result<void> loaded = engine->load(2, [](const Row&) {});

@@ -153,7 +153,7 @@ TEST_P(SharedEngine, ForgetsOnlyMarkedJobs) {
   EXPECT_TRUE(rows_of(engine(1), kJob).empty());
   const Result<std::vector<JobNumber>> jobs = engine(1).jobs();
   EXPECT_EQ(std::ranges::count(*jobs, kJob), 0);
-  EXPECT_EQ(commit(1, batch(kJob, epoch, 1, "b", "1")), Outcome::lost);
+  EXPECT_EQ(commit(1, batch(kJob, epoch, 1, "b", "1")), Outcome::absent);
 }
 
 TEST_P(SharedEngine, CommitsAndConfirmsTogether) {
