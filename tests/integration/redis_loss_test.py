@@ -169,7 +169,8 @@ class RedisLoss(unittest.TestCase):
         self.set("B", "1")
         self.assertEqual(1, self.redis("SISMEMBER", "c10dd:jobs", "78"), "no number is given twice")
 
-    def test_a_claim_below_what_was_durable_stops_the_fleet(self):
+    def take_job_back(self, owner=None):
+        """Puts the job A back to what it was before its newest change; then also says who owns it."""
         self.set("A", "1")
         rows = self.redis("HGETALL", "c10dd:{1}:rows")
         head = self.redis("HGETALL", "c10dd:{1}:meta")
@@ -177,6 +178,8 @@ class RedisLoss(unittest.TestCase):
         for key, pairs in (("c10dd:{1}:rows", rows), ("c10dd:{1}:meta", head)):
             self.redis("DEL", key)
             self.redis("HSET", key, *pairs)
+        if owner:
+            self.redis("HSET", "c10dd:{1}:meta", "owner", owner)
         until = time.monotonic() + PATIENCE
         while "event=rolled_back" not in self.daemon.errors():
             with contextlib.suppress(OSError, EOFError), contextlib.closing(Wire(self.daemon.address)) as client:
@@ -184,6 +187,13 @@ class RedisLoss(unittest.TestCase):
                 client.set("who", "3")
             self.assertLess(time.monotonic(), until, self.daemon.errors())
             time.sleep(0.05)
+
+    def test_a_commit_below_what_was_durable_stops_the_fleet(self):
+        self.take_job_back()
+        self.wait_until_stopped(self.daemon, 'job "A" (number 1) has less in the engine than revision ')
+
+    def test_a_claim_below_what_was_durable_stops_the_fleet(self):
+        self.take_job_back(owner="1:7")  # so the commit finds another owner, and the job is claimed again
         self.wait_until_stopped(self.daemon, 'job "A" (number 1) is at revision ')
 
     def test_rows_that_were_erased_are_noticed_while_the_daemon_runs(self):
