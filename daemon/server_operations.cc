@@ -63,24 +63,6 @@ std::string ServerOperations::note() const {
   return text;
 }
 
-/// Calls `ask` on each shard, and returns all elements of the lists that it returns. `ask` must be
-/// a variable of the caller: g++ 12 destroys a temporary in the operand of co_await twice.
-template <class T>
-asio::awaitable<std::vector<T>> ServerOperations::gather(
-    const std::function<std::vector<T>(Shard&)>& ask) {
-  const auto all = std::make_shared<std::vector<T>>();
-  const auto done =
-      std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
-  of_.shards.ask<std::vector<T>>(ask, [all, done](std::vector<std::vector<T>> lists) {
-    for (auto& some : lists) {
-      all->insert(all->end(), std::move_iterator(some.begin()), std::move_iterator(some.end()));
-    }
-    done->expires_at(asio::steady_timer::time_point::min());
-  });
-  co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
-  co_return std::move(*all);
-}
-
 asio::awaitable<std::vector<core::JobReport>> ServerOperations::job_reports() {
   const std::function<std::vector<core::JobReport>(Shard&)> ask = [](Shard& shard) {
     return shard.reports();
@@ -118,22 +100,6 @@ Result<void> ServerOperations::end_run(const std::string& job, const std::string
                  "run \"{}\" of job \"{}\" cannot be ended: the job has no launches of PyTorch; "
                  "end its processes",
                  printable(run, limits::kNameBytes), printable(job, limits::kNameBytes));
-}
-
-/// Calls `ask` with a callback, waits until the callback is called, and returns the argument of the
-/// callback. The callback must be called on this loop.
-template <class T>
-asio::awaitable<Result<T>> ServerOperations::reply_of(
-    std::function<void(std::function<void(Result<T>)>)> ask) {
-  const auto result = std::make_shared<Result<T>>();
-  const auto done =
-      std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
-  ask([result, done](Result<T> reply) {
-    *result = std::move(reply);
-    done->expires_at(asio::steady_timer::time_point::min());
-  });
-  co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
-  co_return *result;
 }
 
 asio::awaitable<Result<void>> ServerOperations::checkpoint(const std::string& path) {
@@ -192,7 +158,11 @@ asio::awaitable<std::string> ServerOperations::metrics_text() {
   std::map<std::string, core::JobStats> by_name;  // job name -> sum over all runs of the job
   for (const core::JobReport& report : reports) add(by_name[report.name], report.stats);
   for (const auto& [name, stats] : by_name) of_.metrics.job_stats(name, stats);
-  of_.metrics.jobs(reports.size());
+  const auto owned = std::ranges::count_if(reports, [](const core::JobReport& report) {
+    return !core::VolatileRuns::owns(report.number);
+  });
+  of_.metrics.jobs(reports.size(), static_cast<std::size_t>(owned));
+  report_fleet();
   const Result<const core::Endpoints*> endpoints = of_.host.directory().endpoints();
   if (endpoints) of_.metrics.endpoints((*endpoints)->size());
   of_.metrics.commit_age(of_.host.commit_age());

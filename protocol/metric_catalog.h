@@ -53,6 +53,27 @@ inline constexpr Info kKeys{"c10dd_store_keys", Kind::gauge, "train_job", "Live 
 inline constexpr Info kValueBytes{"c10dd_store_value_bytes", Kind::gauge, "train_job",
                                   "Bytes of live keys and values"};
 inline constexpr Info kJobs{"c10dd_jobs", Kind::gauge, "", "Jobs loaded in this daemon"};
+inline constexpr Info kJobsOwned{
+    "c10dd_jobs_owned", Kind::gauge, "",
+    "Runs of jobs that this daemon owns and serves; without those that live in memory only"};
+inline constexpr Info kTakeovers{"c10dd_takeovers_total", Kind::counter, "",
+                                 "Claims of jobs whose owner was silent for its lease"};
+inline constexpr Info kDeposed{"c10dd_deposed_total", Kind::counter, "",
+                               "Jobs that were dropped because another daemon had claimed them"};
+inline constexpr Info kMoves{"c10dd_moves_total", Kind::counter, "",
+                             "Jobs that this daemon has handed to another on request"};
+inline constexpr Info kLeaseHeld{
+    "c10dd_lease_held", Kind::gauge, "",
+    "1 while this daemon may serve jobs: its lease holds, or no other daemon shares the engine"};
+inline constexpr Info kLeaseLeft{
+    "c10dd_lease_left_seconds", Kind::gauge, "",
+    "Until the lease ends without another heartbeat; negative: since it has ended; 0: no lease"};
+inline constexpr Info kDaemonSilence{
+    "c10dd_daemon_silence_seconds", Kind::gauge, "daemon",
+    "How long no heartbeat of another daemon of the fleet was read, by its first address"};
+inline constexpr Info kForwards{
+    "c10dd_forwarded_requests_total", Kind::counter, "result",
+    "HTTP requests that were passed on to the daemon that serves the job, by result"};
 inline constexpr Info kEndpoints{"c10dd_endpoints", Kind::gauge, "",
                                  "Ports that are leased for clients of PyTorch's TCPStore"};
 inline constexpr Info kSessions{"c10dd_sessions", Kind::gauge, "train_job",
@@ -77,7 +98,8 @@ inline constexpr Info kCommitDuration{"c10dd_engine_commit_duration_seconds", Ki
 inline constexpr Info kCommitRows{"c10dd_engine_commit_rows", Kind::histogram, "engine",
                                   "Rows in one group commit"};
 inline constexpr Info kCommitFailures{"c10dd_engine_commit_failures_total", Kind::counter,
-                                      "engine,outcome", "Commits that were fenced, lost or unknown"};
+                                      "engine,outcome",
+                                      "Commits that were fenced, lost, absent or unknown"};
 inline constexpr Info kOldestCommit{
     "c10dd_engine_oldest_commit_seconds", Kind::gauge, "engine",
     "Age of the oldest commit that has not ended; 0 when there is none"};
@@ -130,6 +152,14 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kKeys,
                                     kValueBytes,
                                     kJobs,
+                                    kJobsOwned,
+                                    kTakeovers,
+                                    kDeposed,
+                                    kMoves,
+                                    kLeaseHeld,
+                                    kLeaseLeft,
+                                    kDaemonSilence,
+                                    kForwards,
                                     kEndpoints,
                                     kSessions,
                                     kMembers,

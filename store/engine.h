@@ -196,6 +196,14 @@ class Engine {
   /// Fails with not_owner if the epoch is already fenced.
   virtual Result<void> release(const Ownership& owner) = 0;
 
+  /// Gives a job to the daemon with this process number, which may then claim it as if it had owned
+  /// it before; nobody else gets it meanwhile. Only for shared engines. Fails with not_owner if the
+  /// epoch is fenced.
+  virtual Result<void> hand_over(const Ownership& owner, std::uint64_t process) {
+    return failure(Code::unsupported, "job {}: engine {} is not shared; process {}", owner.job,
+                   name(), process);
+  }
+
   /// Removes the rows of a job, and all else that the engine keeps for it, if job 0 has `mark`. The
   /// directory must no longer have the entry of the job, so that nobody can claim it. Does nothing
   /// if the mark is not there. Only for shared engines.

@@ -6,6 +6,8 @@
 
 #include <boost/describe/class.hpp>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +59,9 @@ class Fleet {
   /// Removes the row of a daemon that has sent exactly `beats` heartbeats. Any daemon may then
   /// claim its jobs.
   virtual Result<void> remove(std::uint64_t process, std::uint64_t beats) = 0;
+  /// Returns the owner of each job, in order; nothing for a job that was released or never claimed.
+  /// An owner may have left the fleet.
+  virtual Result<std::vector<std::optional<Owner>>> owners(std::span<const JobNumber> jobs) = 0;
 
   /// Tells all daemons that the state has lost acknowledged changes; `what` names them. Has no
   /// effect if a daemon has told so before.

@@ -99,6 +99,13 @@ class MemoryEngine final : public Engine {
     return {};
   }
 
+  Result<void> hand_over(const Ownership& owner, std::uint64_t process) override {
+    if (!shared_) return Engine::hand_over(owner, process);
+    Result<void> owned = renew(owner);
+    if (owned) memory_->jobs[owner.job].process = process;
+    return owned;
+  }
+
   Result<void> forget(JobNumber job, const Witness& mark) override {
     if (!shared_) return Engine::forget(job, mark);
     if (has(mark)) memory_->jobs.erase(job);
@@ -221,6 +228,17 @@ class MemoryFleet final : public Fleet {
     memory_->rolled_back.clear();
     memory_->accepted = incarnation;
     return {};
+  }
+
+  Result<std::vector<std::optional<Owner>>> owners(std::span<const JobNumber> jobs) override {
+    std::vector<std::optional<Owner>> all;
+    for (const JobNumber job : jobs) {
+      const auto found = memory_->jobs.find(job);
+      const bool owned = found != memory_->jobs.end() && found->second.process != 0;
+      all.push_back(owned ? std::optional(Owner{found->second.head.epoch, found->second.process})
+                          : std::nullopt);
+    }
+    return all;
   }
 
   std::string_view server() const override { return "memory"; }

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "daemon/config/option_values.h"
+#include "daemon/http/forwarding.h"
 #include "daemon/http/http_wire.h"
 #include "daemon/http/routes.h"
 #include "daemon/metrics/metrics.h"
@@ -24,6 +25,9 @@ namespace c10dd::daemon {
 namespace {
 
 using asio::experimental::awaitable_operators::operator||;
+/// Bytes of further requests that are read while another daemon makes a reply.
+constexpr std::size_t kPipelined = 64 * 1024;
+
 using SteadyTime = std::chrono::steady_clock::time_point;
 
 /// Lets the budget close one connection: cancels the connection's stream when the budget asks for
@@ -130,19 +134,49 @@ asio::awaitable<void> serve_endpoints(Operations& operations, const HttpRequest&
   }
 }
 
-/// Obtains the data that the route needs, then lets the route make the reply.
-asio::awaitable<HttpReply> make_reply(Connection& connection, const HttpRequest& request) {
-  Operations& operations = connection.operations;
-  ServerFacts facts = operations.facts();
-  facts.local = connection.stream.is_local();
-  facts.host_known = !request.has_host || replies_to(connection.context.options, request.host);
-  switch (need_of(request, facts)) {
+/// Returns when the client has closed its connection. Keeps what it sends meanwhile.
+asio::awaitable<void> client_gone(Connection& connection) {
+  std::array<char, 4 * 1024> bytes;
+  while (connection.unread.size() < kPipelined) {
+    ErrorCode failed;
+    const std::size_t n = co_await connection.stream.read_some(asio::buffer(bytes), failed);
+    if (failed || n == 0) co_return;
+    connection.unread.append(bytes.data(), n);
+  }
+  connection.timer.expires_at(SteadyTime::max());
+  co_await connection.timer.async_wait(asio::use_awaitable);
+}
+
+/// Passes a request on to another daemon. Stops, and returns nothing, when the client has gone.
+asio::awaitable<std::optional<HttpReply>> pass_on(Connection& connection,
+                                                  const HttpRequest& request, const Peer& to,
+                                                  bool local) {
+  auto first =
+      co_await (connection.operations.forward(request, to, local) || client_gone(connection));
+  if (first.index() == 1) co_return std::nullopt;
+  co_return std::get<0>(std::move(first));
+}
+
+/// Fetches or does what the route needs on this daemon.
+asio::awaitable<void> prepare(Operations& operations, const HttpRequest& request, Need need,
+                              ServerFacts& facts) {
+  switch (need) {
     case Need::metrics:
       facts.metrics = co_await operations.metrics_text();
       break;
-    case Need::jobs:
-      facts.jobs = co_await operations.job_reports();
+    case Need::daemons:
+      facts.daemons = co_await operations.daemons();
       break;
+    case Need::jobs:
+      facts.jobs = co_await operations.owners();
+      facts.jobs.served = co_await operations.job_reports();
+      break;
+    case Need::move: {
+      const Result<std::string> job = job_of_move(request);
+      const Result<std::string> to = target_of(request);
+      facts.moved = co_await operations.move_job(*job, *to);
+      break;
+    }
     case Need::job: {
       facts.page.job = *job_of(request);
       facts.page.runs = co_await operations.runs_of(facts.page.job);
@@ -171,6 +205,26 @@ asio::awaitable<HttpReply> make_reply(Connection& connection, const HttpRequest&
     case Need::nothing:
       break;
   }
+}
+
+/// Obtains the data that the route needs, here or from the daemons that serve the job, then lets
+/// the route make the reply. Returns nothing if the client has gone.
+asio::awaitable<std::optional<HttpReply>> make_reply(Connection& connection,
+                                                     const HttpRequest& request) {
+  Operations& operations = connection.operations;
+  ServerFacts facts = operations.facts();
+  const bool of_fleet = !request.secret.empty() && operations.is_fleet_secret(request.secret);
+  facts.local = connection.stream.is_local() || of_fleet;
+  facts.host_known =
+      of_fleet || !request.has_host || replies_to(connection.context.options, request.host);
+  const Need need = need_of(request, facts);
+  const Forward forward = [&](const Peer& to) {
+    return pass_on(connection, request, to, facts.local);
+  };
+  ForwardedReply others = co_await reply_of_others(operations, request, need, facts, forward);
+  if (others.client_gone) co_return std::nullopt;
+  if (others.reply) co_return std::move(others.reply);
+  co_await prepare(operations, request, need, facts);
   co_return handle(request, facts);
 }
 
@@ -185,9 +239,10 @@ asio::awaitable<std::string_view> converse(Connection& connection) {
       co_return name_of(refusal->code);
     }
     const HttpRequest& request = *reader.request();
-    const HttpReply reply = co_await make_reply(connection, request);
+    const std::optional<HttpReply> reply = co_await make_reply(connection, request);
+    if (!reply) co_return "peer";
     const bool keep = request.keep_alive && !connection.context.draining;
-    const std::string bytes = encode(reply, keep, request.method == "HEAD");
+    const std::string bytes = encode(*reply, keep, request.method == "HEAD");
     connection.share.set_replies(bytes.size());
     const Wait sent = co_await send(connection, bytes);
     connection.share.set_replies(0);

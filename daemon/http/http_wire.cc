@@ -105,6 +105,8 @@ struct HttpReader::Impl {
                          message.keep_alive(), std::string(message[http::field::content_type])};
     header.accept = std::string(message[http::field::accept]);
     header.host = host_of(header.target).value_or(std::string(message[http::field::host]));
+    header.forwarded_by = std::string(message[kHttpForwardedBy]);
+    header.secret = std::string(message[kHttpSecret]);
     header.has_host = message.version() >= 11 || message.count(http::field::host) > 0 ||
                       host_of(header.target).has_value();
   }
@@ -183,11 +185,23 @@ HttpReply http_error(int status, Code code, std::string_view detail) {
   return {status, "application/json", boost::json::serialize(body) + "\n", {}, code};
 }
 
+HttpReply http_error(const Failure& why) {
+  HttpReply reply = http_error(describe(why.code).http_status, why.code, why.detail);
+  if (why.retry_after > Duration::zero()) {
+    reply.retry_after =
+        static_cast<int>(std::chrono::ceil<std::chrono::seconds>(why.retry_after).count());
+  }
+  return reply;
+}
+
 std::string encode(const HttpReply& reply, bool keep_alive, bool head) {
   http::response<http::empty_body> message(static_cast<http::status>(reply.status), 11);
   message.set(http::field::content_type, reply.content_type);
   message.content_length(reply.body.size());
   if (!reply.allow.empty()) message.set(http::field::allow, reply.allow);
+  if (reply.retry_after > 0) {
+    message.set(http::field::retry_after, std::to_string(reply.retry_after));
+  }
   message.set(http::field::cache_control, "no-store");
   message.set("X-Content-Type-Options", "nosniff");
   message.set(http::field::connection, keep_alive ? "keep-alive" : "close");

@@ -22,7 +22,17 @@ struct HttpRequest {
   std::string accept = {};
   std::string host = {};  ///< the host of an absolute target, or the Host field
   bool has_host = false;  ///< false: an HTTP/1.0 request that names no host
+  std::string forwarded_by =
+      {};                   ///< the daemon that passed the request on; empty: a client sent it
+  std::string secret = {};  ///< see kHttpSecret
 };
+
+/// Field of a request that a daemon has passed on: the address of that daemon. Such a request is
+/// not passed on again.
+inline constexpr std::string_view kHttpForwardedBy = "C10DD-Forwarded-By";
+/// Field of such a request if its client was on the machine of that daemon: the door key of the
+/// daemon that gets the request (store::DaemonFacts), which only daemons of its fleet can read.
+inline constexpr std::string_view kHttpSecret = "C10DD-Fleet-Secret";
 
 struct HttpReply {
   int status = 200;
@@ -30,6 +40,7 @@ struct HttpReply {
   std::string body;
   std::string allow = {};  ///< the Allow field of a 405: the methods of the route
   Code code = Code::ok;    ///< the code of an error reply
+  int retry_after = 0;     ///< of a temporary failure: seconds, else 0
 };
 
 /// Reads one request.
@@ -64,6 +75,9 @@ inline constexpr std::string_view kHttpContinue = "HTTP/1.1 100 Continue\r\n\r\n
 
 /// Returns a reply with the body {"error": {"code": ..., "detail": ...}}.
 HttpReply http_error(int status, Code code, std::string_view detail);
+
+/// As above, with the status that the code usually has, and Failure::retry_after in full seconds.
+HttpReply http_error(const Failure& why);
 
 /// Returns the bytes of a reply. head: true for the reply to a HEAD request. This reply states the
 /// length of the body but omits the body.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
 #include <chrono>
 #include <map>
 #include <set>
@@ -181,17 +183,35 @@ class RunPage {
   bool trainers_ = false;                       // a rank of a process group has set its key
 };
 
+std::uint64_t number_of(const boost::json::value& run) {
+  boost::system::error_code none;
+  const auto* const number = run.find_pointer("/number", none);
+  return number != nullptr ? number->to_number<std::uint64_t>(none) : 0;
+}
+
+/// Adds the runs of the page of another daemon.
+void add_runs(const std::string& page, boost::json::array& runs) {
+  boost::system::error_code none;
+  boost::json::value body = boost::json::parse(page, none);
+  auto* const more = none ? nullptr : body.find_pointer("/runs", none);
+  if (more == nullptr || !more->is_array()) return;
+  for (boost::json::value& run : more->get_array()) runs.push_back(std::move(run));
+}
+
 }  // namespace
 
 std::string text_of(const JobPage& page) {
   std::string text;
   for (const core::RunReport& run : page.runs) text += RunPage(run).summary() + "\n";
+  for (const std::string& more : page.elsewhere) text += more;
   return text;
 }
 
 std::string json_of(const JobPage& page) {
   boost::json::array runs;
   for (const core::RunReport& run : page.runs) runs.push_back(RunPage(run).json());
+  for (const std::string& more : page.elsewhere) add_runs(more, runs);
+  std::ranges::stable_sort(runs, {}, [](const boost::json::value& run) { return number_of(run); });
   const boost::json::value body = {{"job", printable(page.job, limits::kNameBytes)},
                                    {"runs", std::move(runs)}};
   return json::text_of(body) + "\n";

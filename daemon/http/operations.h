@@ -4,6 +4,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/core/host/job_slot.h"
@@ -11,6 +12,18 @@
 #include "protocol/error.h"
 
 namespace c10dd::daemon {
+
+/// Another daemon of the fleet.
+struct Peer {
+  std::vector<std::string> addresses;
+  std::string secret;  ///< see kHttpSecret
+};
+
+/// Which daemons serve the runs of a job.
+struct JobPlaces {
+  bool here = true;  ///< this daemon serves some of them, or no other daemon does
+  std::vector<Peer> elsewhere;
+};
 
 /// The functions are called on the loop that accepts connections; coroutines resume on that loop.
 class Operations {
@@ -32,6 +45,32 @@ class Operations {
 
   /// Closes all connections of a launch, see LaunchRuns::end().
   virtual Result<void> end_run(const std::string& job, const std::string& run) = 0;
+
+  // ---- several daemons
+
+  /// Returns the daemons that share the engine; this one alone if it shares it with no other.
+  virtual boost::asio::awaitable<DaemonsPage> daemons() = 0;
+
+  /// Returns the owners of all runs: JobsPage without `served`.
+  virtual boost::asio::awaitable<JobsPage> owners() = 0;
+
+  /// Returns which daemons serve the runs of a job. Serves those that a hello to this daemon would
+  /// make it serve, but makes no job. Fails with unavailable if that is not known yet.
+  virtual boost::asio::awaitable<Result<JobPlaces>> places_of(const std::string& job) = 0;
+
+  /// Passes a request on to another daemon, and returns its reply, or a reply that says why there
+  /// is none. `local` says that the client is on this machine.
+  virtual boost::asio::awaitable<HttpReply> forward(const HttpRequest& request, const Peer& to,
+                                                    bool local) = 0;
+
+  /// Returns whether this is the secret of this daemon, which only its fleet knows.
+  virtual bool is_fleet_secret(std::string_view secret) const = 0;
+
+  /// Moves the runs of a job that this daemon serves to the daemon with this address. Fails as
+  /// core::target_of_move() does, with not_found if the daemon serves no run of the job, and with
+  /// unsupported if it shares its engine with no other.
+  virtual boost::asio::awaitable<Result<MoveReport>> move_job(const std::string& job,
+                                                              const std::string& to) = 0;
 
   /// Writes a copy of the state to the new directory `path`.
   virtual boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) = 0;

@@ -47,27 +47,19 @@ HttpReply version(const HttpRequest&, const ServerFacts& facts) {
   return {200, kJson, json::text_of(body) + "\n"};
 }
 
+HttpReply daemons(const HttpRequest& request, const ServerFacts& facts) {
+  if (request.accept.starts_with("text/")) return {200, kText, text_of(facts.daemons)};
+  return {200, kJson, json_of(facts.daemons)};
+}
+
 HttpReply jobs(const HttpRequest&, const ServerFacts& facts) {
-  boost::json::array list;
-  for (const core::JobReport& job : facts.jobs) {
-    list.push_back({{"job", printable(job.name, limits::kNameBytes)},
-                    {"run", printable(job.run, limits::kNameBytes)},
-                    {"number", job.number},
-                    {"revision", job.revision},
-                    {"keys", job.stats.keys},
-                    {"bytes", job.stats.bytes},
-                    {"queue_items", job.stats.queue_items},
-                    {"sessions", job.stats.sessions},
-                    {"waiters", job.stats.waiters}});
-  }
-  const boost::json::value body = {{"jobs", std::move(list)}};
-  return {200, kJson, json::text_of(body) + "\n"};
+  return {200, kJson, json_of(facts.jobs)};
 }
 
 HttpReply job(const HttpRequest& request, const ServerFacts& facts) {
   const Result<std::string> name = job_of(request);
   if (!name) return http_error(400, name.error().code, name.error().detail);
-  if (facts.page.runs.empty()) {
+  if (facts.page.runs.empty() && facts.page.elsewhere.empty()) {
     return http_error(404, Code::not_found,
                       format("job \"{}\": no run is loaded; GET /v1/jobs lists the loaded jobs",
                              printable(*name, limits::kNameBytes)));
@@ -83,10 +75,7 @@ HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
   }
   const Result<std::string> path = checkpoint_path(request);
   const Result<void> done = path ? facts.checkpoint : path.error();
-  if (!done) {
-    const Failure& why = done.error();
-    return http_error(describe(why.code).http_status, why.code, why.detail);
-  }
+  if (!done) return http_error(done.error());
   const boost::json::value body = {{"path", *path}};
   return {200, kJson, json::text_of(body) + "\n"};
 }
@@ -114,22 +103,15 @@ HttpReply end_run(const HttpRequest& request, const ServerFacts& facts) {
   }
   const Result<RunName> name = run_of(request);
   const Result<void> done = name ? facts.ended : name.error();
-  if (!done) {
-    const Failure& why = done.error();
-    return http_error(describe(why.code).http_status, why.code, why.detail);
-  }
+  if (!done) return http_error(done.error());
   const boost::json::value body = {{"ended", printable(name->run, limits::kNameBytes)}};
   return {200, kJson, json::text_of(body) + "\n"};
 }
 
-HttpReply error_of(const Failure& why) {
-  return http_error(describe(why.code).http_status, why.code, why.detail);
-}
-
 HttpReply endpoints(const HttpRequest& request, const ServerFacts& facts) {
   const Result<std::string> job = job_of_endpoints(request);
-  if (!job) return error_of(job.error());
-  if (!facts.endpoints) return error_of(facts.endpoints.error());
+  if (!job) return http_error(job.error());
+  if (!facts.endpoints) return http_error(facts.endpoints.error());
   return {200, kJson, json_of(*job, *facts.endpoints)};
 }
 
@@ -138,11 +120,11 @@ HttpReply lease_endpoint(const HttpRequest& request, const ServerFacts& facts) {
     return http_error(403, Code::permission_denied,
                       "lease of an endpoint: allowed only for clients on the daemon's machine");
   }
-  if (const auto job = job_of_endpoints(request); !job) return error_of(job.error());
-  if (const auto lease = lease_of(request); !lease) return error_of(lease.error());
-  if (!facts.leased) return error_of(facts.leased.error());
+  if (const auto job = job_of_endpoints(request); !job) return http_error(job.error());
+  if (const auto lease = lease_of(request); !lease) return http_error(lease.error());
+  if (!facts.leased) return http_error(facts.leased.error());
   if (!facts.leased->problem.empty()) {
-    return error_of(
+    return http_error(
         failure(Code::unavailable, "endpoint \"{}\" is leased, but cannot be reached: {}",
                 printable(facts.leased->endpoint.name, limits::kNameBytes), facts.leased->problem));
   }
@@ -154,12 +136,26 @@ HttpReply release_endpoint(const HttpRequest& request, const ServerFacts& facts)
     return http_error(403, Code::permission_denied,
                       "release of an endpoint: allowed only for clients on the daemon's machine");
   }
-  if (const auto job = job_of_endpoints(request); !job) return error_of(job.error());
+  if (const auto job = job_of_endpoints(request); !job) return http_error(job.error());
   const Result<std::string> name = endpoint_to_release(request);
   const Result<void> done = name ? facts.released : name.error();
-  if (!done) return error_of(done.error());
+  if (!done) return http_error(done.error());
   const boost::json::value body = {{"released", printable(*name, limits::kNameBytes)}};
   return {200, kJson, json::text_of(body) + "\n"};
+}
+
+HttpReply move(const HttpRequest& request, const ServerFacts& facts) {
+  if (!facts.local) {
+    return http_error(403, Code::permission_denied,
+                      "move of a job: allowed only for clients on a daemon's machine");
+  }
+  if (const auto job = job_of_move(request); !job) return http_error(job.error());
+  if (const auto to = target_of(request); !to) return http_error(to.error());
+  if (facts.moved) return {200, kJson, json_of(*facts.moved, facts.moved_elsewhere)};
+  const Failure& why = facts.moved.error();
+  // Another try helps only if the failure says when.
+  const bool conflict = why.code == Code::unavailable && why.retry_after == Duration::zero();
+  return conflict ? http_error(409, why.code, why.detail) : http_error(why);
 }
 
 struct Route {
@@ -177,6 +173,7 @@ constexpr std::string_view kJobs = "/v1/jobs/";
 constexpr std::string_view kRuns = "/runs/";
 constexpr std::string_view kEndpoints = "/endpoints";
 constexpr std::string_view kEndpoint = "/endpoints/";
+constexpr std::string_view kMove = "/move";
 
 constexpr Route kRoutes[] = {
     {"/", "this list", index_page},
@@ -184,7 +181,10 @@ constexpr Route kRoutes[] = {
     {"/readyz", "200 if requests are served, else 503 with the reason", readyz},
     {"/metrics", "metrics for Prometheus, text format 0.0.4", metrics, Need::metrics},
     {"/v1/version", "version and engine of the daemon, JSON", version},
-    {"/v1/jobs", "the loaded jobs, JSON", jobs, Need::jobs},
+    {"/v1/daemons", "the daemons that share the engine, JSON; text with Accept: text/plain",
+     daemons, Need::daemons},
+    {"/v1/jobs", "the loaded jobs, JSON; with several daemons all jobs and their owners", jobs,
+     Need::jobs},
     {"/v1/checkpoint", "POST {\"path\": \"/absolute\"}: writes a copy of the state", checkpoint,
      Need::checkpoint, "POST"},
     {kJobs,
@@ -200,6 +200,8 @@ constexpr Route kRoutes[] = {
      lease_endpoint, Need::lease, "POST", "{job}/endpoints", kEndpoints, true},
     {kJobs, "DELETE {\"name\": \"a\"}: releases an endpoint", release_endpoint, Need::release,
      "DELETE", "{job}/endpoints", kEndpoints, true},
+    {kJobs, "POST {\"to\": \"host:port\"}: moves a job to another daemon on the same engine", move,
+     Need::move, "POST", "{job}/move", kMove, true},
     {kJobs, "DELETE: releases an endpoint", release_endpoint, Need::release, "DELETE",
      "{job}/endpoints/{name}", kEndpoint},
 };
@@ -294,6 +296,9 @@ Need need_of(const HttpRequest& request, const ServerFacts& facts) {
   if (route->need == Need::release) {
     refused = !facts.local || !job_of_endpoints(request) || !endpoint_to_release(request);
   }
+  if (route->need == Need::move) {
+    refused = !facts.local || !job_of_move(request) || !target_of(request);
+  }
   return refused ? Need::nothing : route->need;
 }
 
@@ -318,6 +323,17 @@ Result<std::string> checkpoint_path(const HttpRequest& request) {
 
 Result<std::string> job_of(const HttpRequest& request) {
   return decoded(path_of(request.target).substr(kJobs.size()));
+}
+
+Result<std::string> job_of_move(const HttpRequest& request) {
+  const std::string_view path = path_of(request.target).substr(kJobs.size());
+  return decoded(path.substr(0, path.find(kMove)));
+}
+
+std::string origin_of(const HttpRequest& request) {
+  const std::size_t query = request.target.find('?');
+  const std::string path(path_of(request.target));
+  return query == std::string::npos ? path : path + request.target.substr(query);
 }
 
 Result<RunName> run_of(const HttpRequest& request) {

@@ -9,6 +9,7 @@
 
 #include "daemon/core/host/job_slot.h"
 #include "daemon/http/endpoint_page.h"
+#include "daemon/http/fleet_page.h"
 #include "daemon/http/http_wire.h"
 #include "daemon/http/job_page.h"
 
@@ -21,15 +22,17 @@ struct ServerFacts {
   std::string not_ready;  ///< reason why requests are refused; empty if they are served
   std::string note;       ///< a restriction under which requests are served; may be empty
   std::chrono::duration<double> uptime{0};
-  bool local = false;      ///< the client is on this machine
+  bool local = false;  ///< the client is on this machine, or was on that of a daemon of the fleet
+                       ///< that has passed its request on
   bool host_known = true;  ///< the request's Host is one that replies_to() allows
 
-  // The result of the work that need_of() asked for. Need::metrics sets `metrics`, Need::jobs sets
-  // `jobs`, Need::job sets `page`, Need::checkpoint sets `checkpoint`, Need::removal sets
-  // `removed`, Need::end sets `ended`, Need::endpoints sets `endpoints`, Need::lease sets `leased`
-  // and Need::release sets `released`.
+  // The result of the work that need_of() asked for. Need::metrics sets `metrics`, Need::daemons
+  // sets `daemons`, Need::jobs sets `jobs`, Need::move sets `moved`, Need::job sets `page`,
+  // Need::checkpoint sets `checkpoint`, Need::removal sets `removed`, Need::end sets `ended`,
+  // Need::endpoints sets `endpoints`, Need::lease sets `leased` and Need::release sets `released`.
   std::string metrics;
-  std::vector<core::JobReport> jobs;
+  DaemonsPage daemons;
+  JobsPage jobs;
   JobPage page;
   Result<void> checkpoint;
   Result<void> removed;
@@ -37,12 +40,15 @@ struct ServerFacts {
   Result<std::vector<EndpointReport>> endpoints;
   Result<EndpointReport> leased;
   Result<void> released;
+  Result<MoveReport> moved;
+  std::vector<std::string> moved_elsewhere;  ///< the replies of other daemons to the same request
 };
 
 /// What must be fetched or done for a request before handle() is called.
 enum class Need {
   nothing,
   metrics,
+  daemons,
   jobs,
   job,
   checkpoint,
@@ -50,7 +56,8 @@ enum class Need {
   end,
   endpoints,
   lease,
-  release
+  release,
+  move
 };
 
 /// Returns what must be fetched or done before handle() is called. Returns Need::nothing for a
@@ -63,6 +70,12 @@ Result<std::string> checkpoint_path(const HttpRequest& request);
 
 /// Returns the percent-decoded name of the job in a target below /v1/jobs/.
 Result<std::string> job_of(const HttpRequest& request);
+
+/// Returns the percent-decoded name of the job in a target /v1/jobs/{job}/move.
+Result<std::string> job_of_move(const HttpRequest& request);
+
+/// Returns the target in origin form, also if a client sent it in absolute form.
+std::string origin_of(const HttpRequest& request);
 
 /// Returns the percent-decoded names in a target /v1/jobs/{job}/runs/{run}.
 struct RunName {

@@ -136,6 +136,16 @@ class Metrics::Impl {
   Gauge& ready = *Family<Gauge>(registry, metric::kReady).with({});
   Gauge& connection_bytes = *Family<Gauge>(registry, metric::kConnectionBytes).with({});
   Gauge& jobs = *Family<Gauge>(registry, metric::kJobs).with({});
+  Gauge& jobs_owned = *Family<Gauge>(registry, metric::kJobsOwned).with({});
+  Counter& takeovers = *Family<Counter>(registry, metric::kTakeovers).with({});
+  Counter& deposed = *Family<Counter>(registry, metric::kDeposed).with({});
+  Counter& moves = *Family<Counter>(registry, metric::kMoves).with({});
+  Gauge& lease_held = *Family<Gauge>(registry, metric::kLeaseHeld).with({});
+  Gauge& lease_left = *Family<Gauge>(registry, metric::kLeaseLeft).with({});
+  Family<Counter> forwards{registry, metric::kForwards};
+  Family<Gauge> silence{registry, metric::kDaemonSilence};
+  std::mutex silence_mutex;
+  std::map<std::string, Gauge*> silences;  // by the daemon's address
   Gauge& endpoints = *Family<Gauge>(registry, metric::kEndpoints).with({});
   Counter& replayed = *Family<Counter>(registry, metric::kReplayedReplies).with({});
 
@@ -154,6 +164,8 @@ Metrics::Impl::Impl(const MetricsInfo& info) : engine_(info.engine), version_(in
   commit_failures(store::Outcome::lost);
   commit_failures(store::Outcome::absent);
   commit_failures(store::Outcome::unknown);
+  for (const std::string_view result : kForwardResults) forwards.with({result});
+  lease_held.Set(1);
   for (const auto& [protocol, name, carries_ops] : kProtocols) {
     connections(protocol);
     accepted(protocol);
@@ -245,7 +257,35 @@ void Metrics::job_stats(const std::string& train_job, const core::JobStats& stat
 
 void Metrics::endpoints(std::size_t leased) { impl_->endpoints.Set(static_cast<double>(leased)); }
 
-void Metrics::jobs(std::size_t loaded) { impl_->jobs.Set(static_cast<double>(loaded)); }
+void Metrics::jobs(std::size_t loaded, std::size_t owned) {
+  impl_->jobs.Set(static_cast<double>(loaded));
+  impl_->jobs_owned.Set(static_cast<double>(owned));
+}
+
+void Metrics::job_taken_over() { impl_->takeovers.Increment(); }
+void Metrics::deposed() { impl_->deposed.Increment(); }
+void Metrics::job_moved() { impl_->moves.Increment(); }
+
+void Metrics::lease(bool held, Duration left) {
+  impl_->lease_held.Set(held ? 1 : 0);
+  impl_->lease_left.Set(seconds(left));
+}
+
+void Metrics::silences(const std::map<std::string, Duration>& daemons) {
+  const std::lock_guard lock(impl_->silence_mutex);
+  std::erase_if(impl_->silences, [&](const auto& series) {
+    if (daemons.contains(series.first)) return false;
+    impl_->silence.remove(series.second);
+    return true;
+  });
+  for (const auto& [daemon, silent] : daemons) {
+    Gauge*& series = impl_->silences[daemon];
+    if (series == nullptr) series = impl_->silence.with({daemon});
+    series->Set(seconds(silent));
+  }
+}
+
+void Metrics::forwarded(std::string_view result) { impl_->forwards.with({result})->Increment(); }
 
 void Metrics::job_loaded(const std::string& train_job) {
   const std::lock_guard lock(impl_->job_mutex);

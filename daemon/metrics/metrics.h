@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +25,11 @@ struct MetricsInfo {
 
 /// One count for each bucket of metric::kRequestBounds, then the count of values above all bounds.
 using RequestBuckets = std::array<std::uint64_t, metric::kRequestBounds.size() + 1>;
+
+/// The results of a forward: "ok" (the other daemon has replied), "busy" (too many at a time),
+/// "unreachable", "timed_out", "too_large" (its reply).
+inline constexpr std::array<std::string_view, 5> kForwardResults = {"ok", "busy", "unreachable",
+                                                                    "timed_out", "too_large"};
 
 class Metrics {
  public:
@@ -60,7 +66,8 @@ class Metrics {
   void event(const std::string& train_job, const core::Event& event);
   /// Sets the gauges of a job. Ignored if the job has no series.
   void job_stats(const std::string& train_job, const core::JobStats& stats);
-  void jobs(std::size_t loaded);
+  /// loaded: runs that this daemon serves. owned: those of them that other daemons could serve.
+  void jobs(std::size_t loaded, std::size_t owned);
   void endpoints(std::size_t leased);
   /// Adds one to the job's number of runs, because a run was loaded, or an idle run is used again.
   /// The first run creates the job's series.
@@ -68,6 +75,19 @@ class Metrics {
   /// Subtracts one from the job's number of runs, because a run is no longer loaded or has become
   /// idle. If no run is left, removes the job's series.
   void remove_job(const std::string& train_job);
+
+  // ---- several daemons
+
+  void job_taken_over();
+  /// A job was dropped because another daemon had claimed it.
+  void deposed();
+  void job_moved();
+  /// left: until the lease ends; negative if it has ended. held: this daemon may serve.
+  void lease(bool held, Duration left);
+  /// Sets the silence of all other daemons, by their first address, and removes all other series.
+  void silences(const std::map<std::string, Duration>& daemons);
+  /// result: see kForwardResults.
+  void forwarded(std::string_view result);
 
   /// Returns all metrics in the text format 0.0.4 of Prometheus.
   std::string render() const;

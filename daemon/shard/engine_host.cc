@@ -189,6 +189,11 @@ std::string EngineHost::not_ready() const {
       engine_name_, age.count(), kCommitAge.count());
 }
 
+std::optional<Duration> EngineHost::lease_left() const {
+  if (!fleet_) return std::nullopt;
+  return fleet_->news().lease_end - loop_.boot_now();
+}
+
 Duration EngineHost::commit_age() const {
   return engine_.commit ? engine_.commit->oldest() : Duration{0};
 }

@@ -102,6 +102,10 @@ class EngineHost final : private core::DirectoryHost::Shell {
   /// Returns why the engine is not open or does not commit, or an empty text if the engine works.
   std::string not_ready() const override;
 
+  /// Returns how long this daemon may serve without another heartbeat, negative if it may not;
+  /// nothing if it shares its engine with no other.
+  std::optional<Duration> lease_left() const;
+
   /// Returns the age of the oldest commit that has not ended, or 0 if all commits have ended.
   Duration commit_age() const;
 

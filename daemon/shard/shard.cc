@@ -61,6 +61,15 @@ void Shard::load(const core::JobRef& slot, std::shared_ptr<store::JobLoad> load)
   });
 }
 
+void Shard::hand_over(const core::JobRef& slot, std::uint64_t process) {
+  engine_.commit->post([this, slot, process, owner = store::Ownership{slot->number, slot->epoch},
+                        generation = engine_.state.generation](store::Engine& engine) {
+    asio::post(loop_, [this, slot, generation, done = engine.hand_over(owner, process)] {
+      host_.handed_over(generation, slot, done);
+    });
+  });
+}
+
 void Shard::lose_engine(std::uint64_t generation, const std::string& why, bool rolled_back) {
   engine_.commit.reset();
   engine_host_.report_lost(generation, why, rolled_back);
@@ -92,9 +101,11 @@ void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
     return metrics_.committed(batch->rows, batch->took);
   }
   if (const auto* failed = std::get_if<core::CommitFailed>(&event)) {
+    if (failed->outcome == store::Outcome::fenced && !slot->dropped) metrics_.deposed();
     return metrics_.commit_failed(failed->outcome);
   }
   if (const auto* taken = std::get_if<core::JobTakenOver>(&event)) {
+    metrics_.job_taken_over();
     return spdlog::warn("event=job_taken_over job={} number={} from={} epoch={}", slot->name,
                         slot->number, taken->owner, taken->epoch);
   }

@@ -76,6 +76,7 @@ class Shard final : private core::JobHost::Shell {
  private:
   void commit(store::CommitBatch batch) override;
   void load(const core::JobRef& slot, std::shared_ptr<store::JobLoad> load) override;
+  void hand_over(const core::JobRef& slot, std::uint64_t process) override;
   void lose_engine(std::uint64_t generation, const std::string& why, bool rolled_back) override;
   void report_damage(const std::string& what) override;
   void performed(const core::JobSlot& slot, const core::Effects& effects, const core::Origin* from,

@@ -118,6 +118,12 @@ redis.call('HINCRBY', KEYS[1], 'epoch', 1)
 redis.call('HSET', KEYS[1], 'owner', '')
 return 1)lua";
 
+// The name of the new owner has the epoch of the old one, until it claims the job.
+const std::string_view kRedisHandOverScript = R"lua(
+if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'owner', string.match(ARGV[1], '^%d+') .. ':' .. ARGV[2])
+return 1)lua";
+
 const std::string_view kRedisForgetScript = R"lua(
 if redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then return 0 end
 redis.call('UNLINK', KEYS[1], KEYS[2])

@@ -76,6 +76,8 @@ extern const std::string_view kRedisClaimScript;
 extern const std::string_view kRedisDirectoryScript;
 /// KEYS = {head}. ARGV = {owner}. Returns 1, or 0 if fenced.
 extern const std::string_view kRedisReleaseScript;
+/// KEYS = {head}. ARGV = {owner, process}. Returns 1, or 0 if fenced.
+extern const std::string_view kRedisHandOverScript;
 /// KEYS = {head, rows, rows of job 0, jobs}. ARGV = {number of the job, key and value of the mark}.
 /// Returns 1, or 0 if job 0 does not have the mark.
 extern const std::string_view kRedisForgetScript;

@@ -141,6 +141,15 @@ class RedisEngine final : public Engine {
     return released->integer == 1 ? Result<void>() : not_owner(owner);
   }
 
+  Result<void> hand_over(const Ownership& owner, std::uint64_t process) override {
+    Result<RedisReply> given =
+        client_->call({"EVAL", kRedisHandOverScript, "1", head_key(owner.job), name_of(owner),
+                       redis_process(process)});
+    if (!given) return given.error();
+    if (given->kind != Kind::integer) return client_->unexpected("a hand-over", *given);
+    return given->integer == 1 ? Result<void>() : not_owner(owner);
+  }
+
   Result<void> forget(JobNumber job, const Witness& mark) override {
     Result<RedisReply> gone = client_->call(
         {"EVAL", kRedisForgetScript, "4", head_key(job), rows_key(job), rows_key(0),

@@ -17,6 +17,7 @@ namespace {
 using Kind = RedisReply::Kind;
 
 constexpr std::size_t kToldBytes = 1024;  // of report_rollback(), at most
+constexpr std::size_t kOwnersAtOnce = 1'024;
 
 /// Parses "BEATS FACTS".
 std::optional<DaemonRow> parse_row(std::string_view text) {
@@ -58,6 +59,29 @@ class RedisFleet final : public Fleet {
         client_->call({"EVAL", kRedisAcceptScript, "1", redis_pulse_key(prefix()), incarnation});
     if (!accepted) return accepted.error();
     return {};
+  }
+
+  /// Asks for all owners in one write for each kOwnersAtOnce jobs.
+  Result<std::vector<std::optional<Owner>>> owners(std::span<const JobNumber> jobs) override {
+    std::vector<std::optional<Owner>> all;
+    while (!jobs.empty()) {
+      const auto some = jobs.first(std::min(jobs.size(), kOwnersAtOnce));
+      jobs = jobs.subspan(some.size());
+      Bytes out;
+      for (const JobNumber job : some) {
+        append_redis_command(out, {"HGET", redis_head_key(prefix(), job), "owner"});
+      }
+      if (!client_->send(out)) return client_->lost();
+      for (std::size_t n = 0; n < some.size(); ++n) {
+        const Result<RedisReply> reply = client_->receive();
+        if (!reply) return reply.error();
+        if (reply->kind != Kind::nil && !reply->is_bytes()) {
+          return client_->unexpected("HGET", *reply);
+        }
+        all.push_back(parse_redis_owner(reply->text));
+      }
+    }
+    return all;
   }
 
   std::string_view server() const override { return client_->server(); }

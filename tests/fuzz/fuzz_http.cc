@@ -17,7 +17,11 @@ daemon::HttpReply answer_to(const daemon::HttpRequest& request) {
   facts.local = request.target.size() % 2 == 0;
   const daemon::Need need = need_of(request, facts);
   if (need == daemon::Need::metrics) facts.metrics = "up 1\n";
-  if (need == daemon::Need::jobs) facts.jobs.push_back({"\xFF\"", "run", 1, 2, {}});
+  if (need == daemon::Need::daemons) facts.daemons.problem = "\xFF\"";
+  if (need == daemon::Need::jobs) {
+    facts.jobs.served.push_back({"\xFF\"", "run", 1, 2, {}});
+    facts.jobs.owners.push_back({{"\xFE\"", "run", 2}, c10dd::store::Owner{1, 2}, {"\xFF"}, false});
+  }
   if (need == daemon::Need::checkpoint) {
     C10DD_ASSERT(checkpoint_path(request)->starts_with('/'));
     if (request.body.size() % 2 == 0) facts.checkpoint = c10dd::failure(c10dd::Code::internal, "x");

@@ -20,6 +20,7 @@ import urllib.request
 
 from daemon import SLOWDOWN, Daemon, reserve_port
 from redis_server import redis_server
+from resp import command
 from wire import BARRIER, HELLO, SET, Wire, frame, text
 
 SOURCE = os.environ["C10DD_SOURCE"]
@@ -187,8 +188,8 @@ def in_bounds(value, wanted):
 
 
 class Truths(Case):
-    """Three daemons: `sound` has a job, whose doings are counted here; the disk of `full` is full;
-    the Redis of `lost` dies."""
+    """Five daemons: `sound` has a job, whose doings are counted here; the disk of `full` is full;
+    the Redis of `lost` dies; `near` and `far` are a fleet."""
 
     def setUp(self):
         super().setUp()
@@ -199,7 +200,12 @@ class Truths(Case):
         self.addCleanup(stack.close)
         port, self.redis = stack.enter_context(redis_server(self.folder))
         self.lost = self.start(engine=f"redis://127.0.0.1:{port}")
-        self.run_prometheus(*(self.instance(one) for one in (self.sound, self.full, self.lost)))
+        os.mkdir(f"{self.folder}/fleet")
+        self.fleet_port, _ = stack.enter_context(redis_server(f"{self.folder}/fleet"))
+        self.near, self.far, self.dying = (
+            self.start("--lease", "1", engine=f"redis://127.0.0.1:{self.fleet_port}") for _ in range(3))
+        self.run_prometheus(*(self.instance(one) for one in (self.sound, self.full, self.lost, self.near,
+                                                             self.far)))
         self.native = 0  # connections that the sound daemon has accepted
 
     def start(self, *arguments, engine):
@@ -255,9 +261,28 @@ class Truths(Case):
         """The engine of `lost` fails in a commit."""
         wire = self.connect(self.lost, job="stranded")
         self.assertEqual("ok", wire.set("before", b"x").code)
+        self.reads({self.of("c10dd_jobs_owned", daemon=self.lost): 1})
         self.redis.kill()
         self.redis.wait()
         self.assertEqual("unavailable", wire.set("after", b"x").code)
+
+    def play_fleet(self):
+        """One job moves from `near` to `far`; `near` takes another over; `far` finds a third one taken."""
+        jobs = {"moved": self.near, "orphan": self.dying, "taken": self.far}
+        wires = {job: self.connect(daemon, job=job) for job, daemon in jobs.items()}
+        for wire in wires.values():
+            self.assertEqual("ok", wire.set("key", b"x").code)
+        self.reads({self.of("c10dd_jobs_owned", daemon=self.near): 1})
+        to = json.dumps({"to": self.instance(self.far)}).encode()
+        self.assertEqual(200, self.near.http("/v1/jobs/moved/move", "POST", to)[0])
+        self.assertEqual("ok", self.connect(self.far, job="moved").get("key").code)
+        for _ in range(ROUNDS):
+            self.assertEqual(200, self.near.http("/v1/jobs/moved")[0])
+        self.dying.kill()
+        self.until(lambda: self.near.http("/v1/jobs/orphan")[0] == 200, "the job is taken over")
+        numbers = {job["job"]: job["number"] for job in json.loads(self.far.http("/v1/jobs")[1])["jobs"]}
+        command(self.fleet_port, "HSET", "c10dd:{%d}:meta" % numbers["taken"], "owner", "9:9")
+        self.assertEqual("not_owner", wires["taken"].set("key", b"y").code)
 
     def members_of_the_group(self, here, missing):
         self.reads({self.of("c10dd_members", 'train_job="train"'): here,
@@ -342,6 +367,17 @@ class Truths(Case):
             of("c10dd_collective_payload_bytes_total", collective): 4096 * ROUNDS,
             of("c10dd_collective_bus_bytes_total", collective): 6144 * ROUNDS,
             of("c10dd_collective_failures_total", collective): ROUNDS,
+            of("c10dd_jobs_owned", daemon=self.near): 1,
+            of("c10dd_jobs_owned", daemon=self.far): 1,
+            of("c10dd_moves_total", daemon=self.near): 1,
+            of("c10dd_takeovers_total", daemon=self.near): 1,
+            of("c10dd_deposed_total", daemon=self.far): 1,
+            of("c10dd_forwarded_requests_total", 'result="ok"', self.near): ROUNDS,
+            of("c10dd_lease_held", daemon=self.near): 1,
+            of("c10dd_lease_held", daemon=self.lost): 0,
+            of("c10dd_lease_left_seconds", daemon=self.near): (0.01, 1),
+            of("c10dd_lease_left_seconds", daemon=self.lost): (-300, -0.01),
+            of("c10dd_daemon_silence_seconds", f'daemon="{self.instance(self.far)}"', self.near): (0, 1),
             of("process_cpu_seconds_total"): (0.01, 60),
             of("process_resident_memory_bytes"): (resident * 0.5, resident * 2),
             of("process_open_fds"): (fds - 8, fds + 8),
@@ -373,6 +409,7 @@ class Truths(Case):
             time.sleep(1.1)  # the next scrape
         self.lose_a_member()
         self.lose_redis()
+        self.play_fleet()
         self.assertEqual(200, self.sound.http("/v1/jobs/train/endpoints", "POST",
                                               b'{"name": "a"}')[0])
         waiting = self.connect(self.sound)

@@ -186,6 +186,16 @@ void Shard::read_on(const core::JobRef& slot, const std::shared_ptr<store::JobLo
   });
 }
 
+void Shard::hand_over(const core::JobRef& slot, std::uint64_t process) {
+  queue_->post(
+      [this, self = shared_from_this(), slot, process, g = generation_](store::Engine* engine) {
+        const Result<void> done = engine == nullptr
+                                      ? Result<void>(core::unavailable("the engine is lost"))
+                                      : engine->hand_over({slot->number, slot->epoch}, process);
+        post([this, slot, g, done] { host_->handed_over(g, slot, done); });
+      });
+}
+
 void Shard::lose_engine(std::uint64_t generation, const std::string& why, bool rolled_back) {
   queue_.reset();
   daemon_.report_lost(generation, why, rolled_back);

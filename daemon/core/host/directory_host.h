@@ -138,6 +138,16 @@ class DirectoryHost {
   void found_gone();
   bool is_open() const { return directory_ != nullptr; }
 
+  /// Calls `then` on the loop when the changes that are known so far were made: those of this
+  /// daemon and those that heard() has noticed.
+  void after_changes(std::function<void()> then);
+  /// Returns all runs, or those of a job; none if the engine is not open.
+  std::vector<Directory::NamedRun> runs() const;
+  std::vector<Directory::NamedRun> runs(const std::string& job) const;
+  /// Serves a known run as JobHost::serve() does. Calls `then` on the loop. Fails with not_found if
+  /// the directory has no such run any more.
+  void serve(const Directory::NamedRun& run, std::function<void(Result<void>)> then);
+
   /// Makes a volatile run, which a hello can name from now on, and returns its number. If a live
   /// volatile run has this name, returns its number. Needs no engine. Fails as VolatileRuns::open()
   /// does.

@@ -45,6 +45,36 @@ void DirectoryHost::found_gone() {
   });
 }
 
+void DirectoryHost::after_changes(std::function<void()> then) {
+  if (!directory_) return then();
+  change({[]() -> Batch { return {}; }, [then = std::move(then)](const Written&) { then(); }});
+}
+
+std::vector<Directory::NamedRun> DirectoryHost::runs() const {
+  return directory_ ? directory_->entries() : std::vector<NamedRun>();
+}
+
+std::vector<Directory::NamedRun> DirectoryHost::runs(const std::string& job) const {
+  return directory_ ? directory_->entries(job) : std::vector<NamedRun>();
+}
+
+void DirectoryHost::serve(const NamedRun& run, std::function<void(Result<void>)> then) {
+  if (!directory_) return then(closed());
+  if (draining_) return then(unavailable("the daemon is shutting down"));
+  if (directory_->find(run.job, run.run) != run.number) {
+    return then(failure(Code::not_found, "run \"{}\" of job \"{}\" is gone",
+                        printable(run.run, kNameShown), printable(run.job, kNameShown)));
+  }
+  directory_->mark_in_use(run.number);
+  const JobLocation location = location_of(run.number);
+  JobHost& host = *location.host;
+  host.loop().post([this, &host, location, run, then = std::move(then)] {
+    host.serve(location, run.job, run.run, [this, then](const Result<JobRef>& served) {
+      loop_.post([then, done = served ? Result<void>() : served.error()] { then(done); });
+    });
+  });
+}
+
 // ---- changes -----------------------------------------------------------------------------------
 
 /// Makes a change. Without other daemons, makes it at once: who uses it later finds it committed.

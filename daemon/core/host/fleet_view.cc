@@ -12,8 +12,6 @@
 namespace c10dd::core {
 namespace {
 
-/// The owner of a job counts as alive until this many readings in a row have shown no heartbeat.
-constexpr int kReadingsBeforeDoubt = 2;
 constexpr Duration kDrainLook = std::chrono::milliseconds(100);
 
 std::string name_of(const store::DaemonFacts& daemon) {

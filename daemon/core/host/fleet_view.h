@@ -41,6 +41,8 @@ class FleetView {
  public:
   /// Heartbeats and readings in one lease.
   static constexpr int kBeatsPerLease = 5;
+  /// A daemon counts as alive until this many readings in a row have shown no heartbeat.
+  static constexpr int kReadingsBeforeDoubt = 2;
   /// How often a client that waits for a takeover is told so, at least.
   static constexpr Duration kTellInterval = std::chrono::milliseconds(500);
 

@@ -82,7 +82,7 @@ Submitted JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, c
   // where the client repeats the request. Therefore the late request is ignored. Otherwise its
   // reply would go to the newer connection, and the client would mistake this reply for the reply
   // to the repeated request.
-  if (attachment->ended()) return Submitted::ignored;
+  if (attachment->ended() || slot->moving) return Submitted::ignored;
   const std::optional<Failure> no_room = growth_.refuses(request, !slot->is_volatile);
   const EffectsCleaner cleaner{effects_};
   slot->job->apply(attachment->from, call, request, now(), no_room ? &*no_room : nullptr, effects_);
@@ -166,6 +166,7 @@ void JobHost::end_turn() {
   touched_.swap(spare_touched_);
   for (const JobRef& slot : spare_touched_) end_turn_of(slot);
   spare_touched_.clear();
+  hand_over_moving();
   for (const std::shared_ptr<ReplySink>& sink : to_flush_) sink->flush();
   to_flush_.clear();
   foreign_use_ = {};
@@ -188,7 +189,7 @@ void JobHost::fire_deadlines(TimePoint now) {
     const JobRef slot = deadlines_.begin()->second;
     deadlines_.erase(deadlines_.begin());
     slot->deadline.reset();
-    if (!slot->dropped) perform(slot, slot->job->tick(now));
+    if (!slot->dropped && !slot->moving) perform(slot, slot->job->tick(now));
   }
 }
 
@@ -343,7 +344,8 @@ void JobHost::release(const JobRef& slot) {
 
 /// Keeps the job's entry in deadlines_ up to date.
 void JobHost::watch_deadline(const JobRef& slot) {
-  const auto next = slot->dropped ? std::nullopt : slot->job->next_deadline();
+  const bool still = slot->dropped || slot->moving;
+  const auto next = still ? std::nullopt : slot->job->next_deadline();
   if (next == slot->deadline) return;
   if (slot->deadline && planted(Planted::deadline_forgotten)) return;
   if (slot->deadline) deadlines_.erase({*slot->deadline, slot});
@@ -398,6 +400,14 @@ std::vector<JobReport> JobHost::reports() const {
   return all;
 }
 
+std::vector<JobNumber> JobHost::numbers_of(std::string_view job) const {
+  std::vector<JobNumber> all;
+  for (const auto& [number, slot] : jobs_) {
+    if (slot->serving && slot->name == job) all.push_back(number);
+  }
+  return all;
+}
+
 std::vector<RunReport> JobHost::runs_of(std::string_view job) const {
   std::vector<RunReport> all;
   for (const auto& [number, slot] : jobs_) {
@@ -420,6 +430,7 @@ void JobHost::forget() {
   by_name_.clear();
   touched_.clear();
   loading_.clear();
+  moving_.clear();
   deadlines_.clear();
   to_flush_.clear();
   committing_.clear();

@@ -14,7 +14,7 @@
 // more.
 //
 // Files: the turn is in job_host.cc, sessions are in job_host_sessions.cc, loads in
-// job_host_load.cc.
+// job_host_load.cc, moves to other daemons in job_host_move.cc.
 #pragma once
 
 #include <functional>
@@ -127,6 +127,8 @@ class JobHost {
     virtual void commit(store::CommitBatch batch) = 0;
     /// Reads a job from the engine in pieces. The pieces of `load` go to JobHost::loaded().
     virtual void load(const JobRef& slot, std::shared_ptr<store::JobLoad> load) = 0;
+    /// Makes the daemon `process` the owner of a job. The result goes to JobHost::handed_over().
+    virtual void hand_over(const JobRef& slot, std::uint64_t process) = 0;
     /// Closes the failed engine of this generation, and opens the engine again. The host calls this
     /// function after it has dropped its jobs. `rolled_back`: a job has found less in the engine
     /// than was durable.
@@ -211,8 +213,16 @@ class JobHost {
   /// no longer open.
   void committed(std::uint64_t generation, store::CommitResult result);
 
+  /// Handles the result of Shell::hand_over(). Has no effect if the engine of this generation is no
+  /// longer open.
+  void handed_over(std::uint64_t generation, const JobRef& slot, const Result<void>& done);
+
   // ---- for the directory
 
+  /// Serves a job: loads it, if needed, as a hello does. Calls `then` on this loop with the job, or
+  /// with the failure that a hello would get.
+  void serve(const JobLocation& location, const std::string& job, const std::string& run,
+             std::function<void(Result<JobRef>)> then);
   /// Loads a run, as a hello does, to find out whether the run has sessions. If the run has no
   /// session, the host reports the run as idle.
   void probe(const JobLocation& location, const std::string& job, const std::string& run);
@@ -228,6 +238,11 @@ class JobHost {
   /// Notes that a volatile run has ended: each later hello must ask the directory, which no longer
   /// finds the run.
   void end_volatile(JobNumber number);
+  /// Gives a job to another daemon: when all its changes are durable and their replies have left,
+  /// the engine makes that daemon the owner. Then the sessions end with not_owner and its
+  /// addresses. Calls `move.then` on this loop. Fails with not_found if the host does not serve the
+  /// job.
+  void move(JobNumber number, JobMove move);
   /// Undoes close_job(). Called if the directory decides not to remove the job.
   void keep_job(JobNumber number);
 
@@ -249,6 +264,8 @@ class JobHost {
 
   /// Returns a report on each job that is served.
   std::vector<JobReport> reports() const;
+  /// Returns the numbers of the runs of this job that are served.
+  std::vector<JobNumber> numbers_of(std::string_view job) const;
   /// Returns a report on each run of the job with this name that is served.
   std::vector<RunReport> runs_of(std::string_view job) const;
   /// Returns all jobs, including those that are loading.
@@ -288,7 +305,7 @@ class JobHost {
   JobRef slot_of(const JobLocation& location, const std::string& job, const std::string& run);
   void attach(const JobRef& slot, const HelloRequest& request);
   void take_over(const JobRef& slot, const HelloRequest& request);
-  void refuse_hello(const JobRef& slot, const HelloRequest& request);
+  Failure refusal_of(const JobRef& slot);
   void refuse(const HelloRequest& request, Failure reason);
   void refuse(const std::shared_ptr<ReplySink>& sink, std::uint32_t channel, std::uint64_t sequence,
               Failure reason);
@@ -297,6 +314,10 @@ class JobHost {
   void report_idle(const JobRef& slot, const JobStats& stats);
   void drop(const JobRef& slot, const Failure& reason);
   void drop_stored(const std::string& why);
+
+  // job_host_move.cc
+  void hand_over_moving();
+  void end_move(const JobRef& slot, const Failure& reason);
 
   // job_host_load.cc
   void load(const JobRef& slot, std::optional<store::Holder> over = {});
@@ -326,6 +347,7 @@ class JobHost {
   std::map<std::pair<std::string, std::string>, JobRef> by_name_;
   std::vector<JobRef> touched_;  ///< jobs that end_turn() has to look at
   std::vector<JobRef> loading_;  ///< jobs with pieces that are not restored yet
+  std::vector<JobRef> moving_;   ///< jobs whose move the engine has not been asked for
   /// Orders jobs of equal deadlines by number, so that simulated runs are reproducible.
   struct Earlier {
     bool operator()(const std::pair<TimePoint, JobRef>& a,

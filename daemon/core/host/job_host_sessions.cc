@@ -54,7 +54,8 @@ void JobHost::hello(HelloRequest request) {
     return refuse(request, std::move(reason));
   }
   const auto known = by_name_.find({request.hello.job, request.hello.run});
-  const bool open = known != by_name_.end() && known->second->serving && known->second->in_use;
+  const bool open = known != by_name_.end() && known->second->serving && known->second->in_use &&
+                    !known->second->moving;
   if (open) return attach(known->second, request);
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
@@ -119,38 +120,48 @@ void JobHost::probe(const JobLocation& location, const std::string& job, const s
 
 /// Handles a hello for a job that this host serves. If the job is still loading, the hello waits.
 void JobHost::arrive(const JobLocation& location, HelloRequest request) {
-  const bool has_engine = engine_ && location.generation == engine_->generation;
-  if (!has_engine && !VolatileRuns::owns(location.number)) {
-    return refuse(request, cannot_serve("the engine is being opened again"));
-  }
-  if (!VolatileRuns::owns(location.number) && !lease_holds()) {
-    return refuse(request, cannot_serve("this daemon could not renew its lease of the engine"));
-  }
-  const JobRef slot = slot_of(location, request.hello.job, request.hello.run);
-  if (slot->name != request.hello.job || slot->run != request.hello.run) {
-    directory_.found_gone();  // the number is of another run by now
-    return refuse(request, unavailable("the run has got another number; ask again"));
-  }
-  if (slot->serving) return attach(slot, request);
-  if (slot->damaged_until) {
-    if (loop_.now() < *slot->damaged_until) return refuse_hello(slot, request);
-    slot->damaged_until.reset();
-    load(slot);
-  }
-  slot->when_loaded.push_back([this, slot, request = std::move(request)] {
-    if (slot->serving) return attach(slot, request);
-    refuse_hello(slot, request);
+  const std::string job = request.hello.job;
+  const std::string run = request.hello.run;
+  serve(location, job, run, [this, request = std::move(request)](const Result<JobRef>& served) {
+    if (served) return attach(*served, request);
+    refuse(request, served.error());
   });
 }
 
-/// Refuses a hello because its job could not be loaded. Reports the job as idle to the directory,
-/// because the hello opens no session.
-void JobHost::refuse_hello(const JobRef& slot, const HelloRequest& request) {
-  if (slot->refusal) return refuse(request, *slot->refusal);
-  refuse(request,
-         unavailable(format("job \"{}\" could not be loaded: {}", slot->name, slot->load_failure)));
-  if (!engine_) return;
-  directory_.report_idle({this, slot->number, engine_->generation, slot->lookup}, false);
+void JobHost::serve(const JobLocation& location, const std::string& job, const std::string& run,
+                    std::function<void(Result<JobRef>)> then) {
+  const bool has_engine = engine_ && location.generation == engine_->generation;
+  if (!has_engine && !VolatileRuns::owns(location.number)) {
+    return then(cannot_serve("the engine is being opened again"));
+  }
+  if (!VolatileRuns::owns(location.number) && !lease_holds()) {
+    return then(cannot_serve("this daemon could not renew its lease of the engine"));
+  }
+  const JobRef slot = slot_of(location, job, run);
+  if (slot->name != job || slot->run != run) {
+    directory_.found_gone();  // the number is of another run by now
+    return then(unavailable("the run has got another number; ask again"));
+  }
+  if (slot->serving && !slot->moving) return then(slot);
+  if (slot->damaged_until) {
+    if (loop_.now() < *slot->damaged_until) return then(refusal_of(slot));
+    slot->damaged_until.reset();
+    load(slot);
+  }
+  slot->when_loaded.push_back([this, slot, then = std::move(then)] {
+    if (slot->serving) return then(slot);
+    then(refusal_of(slot));
+  });
+}
+
+/// Returns why a job could not be loaded, or is served no longer. Reports a job that could not be
+/// loaded as idle to the directory, because it gets no session.
+Failure JobHost::refusal_of(const JobRef& slot) {
+  if (slot->refusal) return *slot->refusal;
+  if (engine_) {
+    directory_.report_idle({this, slot->number, engine_->generation, slot->lookup}, false);
+  }
+  return unavailable(format("job \"{}\" could not be loaded: {}", slot->name, slot->load_failure));
 }
 
 /// Ends an attachment. Does not tell the job, or the connection.
@@ -217,7 +228,7 @@ void JobHost::detach(const JobRef& slot, const AttachmentRef& attachment) {
   }
   if (attachment->ended()) return;
   end(slot, attachment);
-  if (planted(Planted::disconnect_not_reported)) return;
+  if (slot->moving || planted(Planted::disconnect_not_reported)) return;
   perform(slot, slot->job->disconnect(attachment->from.session, now()));
 }
 
@@ -294,6 +305,7 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
     sink->end_session(attachment->channel, reason);
   }
   for (const auto& [number, refused] : std::exchange(slot->refused, {})) refuse(refused, reason);
+  end_move(slot, reason);
 }
 
 /// Drops all jobs except volatile runs. Their clients come back.

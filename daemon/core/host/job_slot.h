@@ -57,6 +57,15 @@ struct Attachment {
   bool ended() const { return sink == nullptr; }
 };
 
+/// A job that goes to another daemon. Until that daemon owns it, the job takes no request, and its
+/// clients wait.
+struct JobMove {
+  std::uint64_t process = 0;           ///< the daemon that gets the job
+  std::vector<std::string> addresses;  ///< of that daemon
+  std::function<void(Result<void>)> then;
+  bool done = false;  ///< that daemon owns the job
+};
+
 /// A job that a host serves or is loading.
 struct JobSlot {
   JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its)
@@ -96,12 +105,14 @@ struct JobSlot {
   std::uint64_t refusals = 0;                ///< number of refused hellos so far
 
   // Loading.
-  std::vector<std::function<void()>> when_loaded;  ///< called when the load has ended or failed
-  std::deque<store::JobPiece> pieces;              ///< read, not yet restored
-  Result<void> restored;                           ///< whether all pieces so far could be restored
-  std::string load_failure;                        ///< why the job is not served
-  std::optional<Failure> refusal;                  ///< the reply to hellos, instead of load_failure
-  store::Witness entry;                            ///< JobLocation::entry
+  /// Called when the load has ended or failed, or when a move has ended.
+  std::vector<std::function<void()>> when_loaded;
+  std::deque<store::JobPiece> pieces;  ///< read, not yet restored
+  Result<void> restored;               ///< whether all pieces so far could be restored
+  std::string load_failure;            ///< why the job is not served
+  std::optional<Failure> refusal;      ///< the reply to hellos, instead of load_failure
+  store::Witness entry;                ///< JobLocation::entry
+  std::optional<JobMove> moving;       ///< nothing can change the job any more
   /// Set if rows are damaged: before this time, hellos are refused and the job is not loaded again.
   std::optional<SteadyTime> damaged_until;
 

@@ -103,6 +103,12 @@ class HostWorld : private DirectoryHost::Shell {
       if (!piece.last) world_.engine_work.push_back([this, slot, load] { read_on(slot, load); });
       post([this, slot, g = world_.generation, piece] { host.loaded(g, slot, piece); });
     }
+    void hand_over(const JobRef& slot, std::uint64_t process) override {
+      world_.engine_work.push_back([this, slot, process] {
+        const Result<void> done = world_.engine->hand_over({slot->number, slot->epoch}, process);
+        post([this, slot, g = world_.generation, done] { host.handed_over(g, slot, done); });
+      });
+    }
     void lose_engine(std::uint64_t, const std::string& why, bool rolled_back) override {
       world_.lost = why;
       world_.rolled_back = rolled_back;

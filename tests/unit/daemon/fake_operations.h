@@ -2,6 +2,10 @@
 // A daemon as HTTP sees it: returns what the test has set, and records the calls.
 #pragma once
 
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -52,6 +56,33 @@ struct FakeOperations final : Operations {
     co_return done;
   }
 
+  boost::asio::awaitable<DaemonsPage> daemons() override { co_return daemons_page; }
+  boost::asio::awaitable<JobsPage> owners() override { co_return JobsPage{}; }
+  boost::asio::awaitable<Result<JobPlaces>> places_of(const std::string&) override {
+    co_return places;
+  }
+  /// Gives the next of `replies`; if there is none, waits for ever.
+  boost::asio::awaitable<HttpReply> forward(const HttpRequest& request, const Peer& to,
+                                            bool local) override {
+    asked.push_back("forward " + request.target + " to " + to.addresses.at(0) +
+                    (local ? " locally" : ""));
+    if (replies.empty()) {
+      boost::asio::steady_timer never(co_await boost::asio::this_coro::executor);
+      never.expires_at(boost::asio::steady_timer::time_point::max());
+      co_await never.async_wait(boost::asio::use_awaitable);
+    }
+    HttpReply reply = replies.front();
+    replies.pop_front();
+    co_return reply;
+  }
+  bool is_fleet_secret(std::string_view given) const override { return given == "secret"; }
+  boost::asio::awaitable<Result<MoveReport>> move_job(const std::string& job,
+                                                      const std::string& to) override {
+    asked.push_back("move " + job + " to " + to);
+    if (!done) co_return done.error();
+    co_return MoveReport{job, to, {"r1"}, {}};
+  }
+
   ServerFacts known = [] {
     ServerFacts facts;
     facts.version = "0.1.0";
@@ -63,6 +94,9 @@ struct FakeOperations final : Operations {
   std::vector<core::JobReport> jobs;
   std::vector<core::RunReport> runs;
   std::vector<EndpointReport> endpoints;
+  DaemonsPage daemons_page;
+  Result<JobPlaces> places = JobPlaces{};
+  std::deque<HttpReply> replies;  ///< of other daemons
   Result<void> done;
   std::vector<std::string> asked;
 };

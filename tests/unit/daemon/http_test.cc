@@ -405,7 +405,7 @@ TEST(HttpRoutes, JobsAreListedWithNamesThatPrint) {
   job.run = "r1";
   job.number = 7;
   job.stats.keys = 3;
-  some.jobs = {job};
+  some.jobs.served = {job};
   const boost::json::value body = boost::json::parse(handle({"GET", "/v1/jobs", true}, some).body);
   const boost::json::value& first = body.at("jobs").at(0);
   EXPECT_EQ(first.at("job").as_string(), "digits?");

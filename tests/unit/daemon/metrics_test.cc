@@ -114,7 +114,13 @@ class MetricsTest : public testing::Test {
                                   .barriers_pending = 2,
                                   .sessions = 3,
                                   .collectives_in_flight = 7});
-    metrics_.jobs(1);
+    metrics_.jobs(2, 1);
+    metrics_.job_taken_over();
+    metrics_.deposed();
+    metrics_.job_moved();
+    metrics_.lease(true, milliseconds(900));
+    metrics_.silences({{"head2:29500", milliseconds(400)}});
+    metrics_.forwarded("ok");
     metrics_.endpoints(1);
   }
 

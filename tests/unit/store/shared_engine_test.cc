@@ -109,6 +109,44 @@ TEST_P(SharedEngine, GivesAJobWhoseOwnerHasLeftOrReleasedIt) {
   owned(2);
 }
 
+TEST_P(SharedEngine, HandsAJobToOneDaemon) {
+  engines_[3] = memory_ ? open_on(memory_, 3)
+                        : std::move(open_engine(server_->url(), {.process = 3}).value());
+  beat(3);
+  const Epoch epoch = owned(1);
+  ASSERT_EQ(commit(1, batch(kJob, epoch, 0, "a", "1")), Outcome::durable);
+  ASSERT_TRUE(engine(1).hand_over({kJob, epoch}, 2));
+  EXPECT_EQ(commit(1, batch(kJob, epoch, 1, "b", "1")), Outcome::fenced);
+  const Ownership former{kJob, epoch};
+  EXPECT_EQ(engine(1).confirm({&former, 1}), std::vector<Outcome>{Outcome::fenced});
+  EXPECT_EQ(engine(1).hand_over({kJob, epoch}, 3).error().code, Code::not_owner);
+  EXPECT_EQ(held(3).owner.process, 2U) << "also before daemon 2 has claimed it";
+  EXPECT_EQ(held(1).owner.process, 2U);
+  const ClaimReply claimed = claim(2);
+  ASSERT_TRUE(std::holds_alternative<Claim>(claimed));
+  EXPECT_GT(std::get<Claim>(claimed).epoch, epoch);
+  EXPECT_EQ(std::get<Claim>(claimed).revision, 1U);
+}
+
+TEST_P(SharedEngine, AJobHandedToADaemonThatDiesGoesToTheNext) {
+  ASSERT_TRUE(engine(1).hand_over({kJob, owned(1)}, 2));
+  EXPECT_GT(owned(1, {.over = held(1)}), 0U);
+}
+
+TEST_P(SharedEngine, TellsTheOwners) {
+  const Epoch seven = owned(1);
+  const Epoch eight = owned(2, {}, 8);
+  ASSERT_TRUE(engine(1).release({9, owned(1, {}, 9)}));
+  const std::vector<JobNumber> jobs{8, 9, kJob, 4711};
+  const auto owners = fleet_->owners(jobs);
+  ASSERT_TRUE(owners) << owners.error().detail;
+  EXPECT_EQ(*owners, (std::vector<std::optional<Owner>>{Owner{eight, 2}, std::nullopt,
+                                                        Owner{seven, 1}, std::nullopt}));
+  const std::vector<JobNumber> many(3'000, 8);
+  EXPECT_EQ(fleet_->owners(many)->size(), 3'000U);
+  EXPECT_TRUE(fleet_->owners({})->empty());
+}
+
 TEST_P(SharedEngine, ClaimsOnlyWhatTheDirectoryHas) {
   ASSERT_EQ(commit(1, batch(0, 0, 0, "i", "one")), Outcome::durable);
   ASSERT_EQ(commit(1, batch(0, 0, 1, "jA", "7")), Outcome::durable);

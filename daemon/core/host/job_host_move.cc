@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves jobs to other daemons of the fleet.
+#include "daemon/core/host/directory_host.h"
+#include "daemon/core/host/job_host.h"
+#include "protocol/format.h"
+
+namespace c10dd::core {
+namespace {
+
+Failure moved_to(const JobSlot& slot) {
+  const JobMove& move = *slot.moving;
+  Failure reason = failure(Code::not_owner, "job \"{}\" was moved to the daemon at {}", slot.name,
+                           move.addresses.front());
+  reason.addresses = move.addresses;
+  return reason;
+}
+
+}  // namespace
+
+void JobHost::move(JobNumber number, JobMove move) {
+  const auto found = jobs_.find(number);
+  const JobRef slot = found == jobs_.end() ? nullptr : found->second;
+  if (!slot || !slot->serving || slot->moving || slot->is_volatile) {
+    return move.then(failure(Code::not_found, "job {} is not served here now", number));
+  }
+  slot->moving = std::move(move);
+  moving_.push_back(slot);
+  touch(slot);
+}
+
+/// Asks the engine to hand over the jobs that nothing holds back any more. From the call of move()
+/// on a job takes no request, and its deadlines stand still, so no rows or replies are added.
+void JobHost::hand_over_moving() {
+  std::erase_if(moving_, [this](const JobRef& slot) {
+    if (slot->dropped) return true;
+    const bool durable =
+        slot->rows.empty() && slot->gate->stamp().revision >= slot->job->revision();
+    if (!durable || slot->gate->held() > 0) return false;
+    shell_.hand_over(slot, slot->moving->process);
+    return true;
+  });
+}
+
+void JobHost::handed_over(std::uint64_t generation, const JobRef& slot, const Result<void>& done) {
+  if (!engine_ || engine_->generation != generation || slot->dropped) return;
+  if (done) {
+    slot->moving->done = true;
+    slot->refusal = moved_to(*slot);
+    return drop(slot, *slot->refusal);
+  }
+  if (done.error().code == Code::not_owner) {
+    slot->refusal = failure(Code::not_owner, "job \"{}\" is owned by another daemon", slot->name);
+    return drop(slot, *slot->refusal);
+  }
+  engine_lost(done.error().detail);  // it is not known who owns the job
+  shell_.lose_engine(generation, done.error().detail, false);
+}
+
+/// Ends the move of a job that the host has dropped, if there is one.
+void JobHost::end_move(const JobRef& slot, const Failure& reason) {
+  if (!slot->moving) return;
+  const JobMove move = std::move(*slot->moving);
+  slot->moving.reset();
+  for (const auto& waiting : std::exchange(slot->when_loaded, {})) waiting();
+  move.then(move.done ? Result<void>() : reason);
+}
+
+}  // namespace c10dd::core

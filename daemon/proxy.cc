@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/proxy.h"
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+
+#include "daemon/http/routes.h"
+#include "protocol/address.h"
+#include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::daemon {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::experimental::awaitable_operators::operator||;
+using asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+using Request = http::request<http::string_body>;
+using Parser = http::response_parser<http::string_body>;
+
+/// One request to another daemon.
+struct Exchange {
+  Request request;
+  Parser parser;
+  std::string address;     ///< the one that is used; before that, the last that was tried
+  ErrorCode failed;        ///< why there is no reply
+  bool connected = false;  ///< the request may have been received
+};
+
+/// Connects to one address.
+asio::awaitable<void> connect(tcp::socket& socket, Exchange& exchange) {
+  ErrorCode& failed = exchange.failed;
+  const Result<AddressParts> parts = split_address(exchange.address);
+  if (!parts || !parts->port) {
+    failed = asio::error::invalid_argument;
+    co_return;
+  }
+  tcp::resolver resolver(co_await asio::this_coro::executor);
+  const std::string host(parts->host);
+  const std::string port(*parts->port);
+  const auto found = co_await resolver.async_resolve(
+      host, port, asio::redirect_error(asio::use_awaitable, failed));
+  if (failed) co_return;
+  co_await asio::async_connect(socket, found, asio::redirect_error(asio::use_awaitable, failed));
+}
+
+/// Sends the request to the first address that takes the connection, and receives the reply.
+/// Another address is not tried after that: the request may have been carried out.
+asio::awaitable<void> converse(Exchange& exchange, const std::vector<std::string>& addresses) {
+  tcp::socket socket(co_await asio::this_coro::executor);
+  ErrorCode& failed = exchange.failed;
+  failed = asio::error::host_not_found;
+  for (const std::string& address : addresses) {
+    exchange.address = address;
+    co_await connect(socket, exchange);
+    if (!failed) break;
+  }
+  if (failed) co_return;
+  exchange.connected = true;
+  exchange.request.set(http::field::host, exchange.address);
+  co_await http::async_write(socket, exchange.request,
+                             asio::redirect_error(asio::use_awaitable, failed));
+  if (failed) co_return;
+  boost::beast::flat_buffer buffer;
+  co_await http::async_read(socket, buffer, exchange.parser,
+                            asio::redirect_error(asio::use_awaitable, failed));
+}
+
+Request message_of(const HttpRequest& request, const std::string& self, const std::string& secret) {
+  Request out;
+  out.version(11);
+  out.method_string(request.method == "HEAD" ? "GET" : request.method);
+  out.target(origin_of(request));
+  if (!request.content_type.empty()) out.set(http::field::content_type, request.content_type);
+  if (!request.accept.empty()) out.set(http::field::accept, request.accept);
+  out.set(kHttpForwardedBy, self);
+  if (!secret.empty()) out.set(kHttpSecret, secret);
+  out.keep_alive(false);
+  out.body() = request.body;
+  out.prepare_payload();
+  return out;
+}
+
+HttpReply reply_in(Parser& parser) {
+  auto message = parser.release();
+  HttpReply reply{static_cast<int>(message.result_int()),
+                  std::string(message[http::field::content_type]), std::move(message.body()),
+                  std::string(message[http::field::allow])};
+  reply.retry_after = std::atoi(std::string(message[http::field::retry_after]).c_str());
+  return reply;
+}
+
+/// Counts a request that is being passed on.
+struct Slot {
+  explicit Slot(std::size_t& of) : count(of) { ++count; }
+  ~Slot() { --count; }
+  Slot(const Slot&) = delete;
+  std::size_t& count;
+};
+
+HttpReply no_reply(int status, Code code, std::string text) {
+  HttpReply reply = http_error(status, code, text);
+  reply.retry_after = 1;
+  return reply;
+}
+
+}  // namespace
+
+asio::awaitable<HttpReply> Proxy::forward(const HttpRequest& request, const Peer& to, bool local) {
+  const std::string name = printable(to.addresses.empty() ? "" : to.addresses.front(), 256);
+  if (in_flight_ >= kAtOnce) {
+    metrics_.forwarded("busy");
+    co_return no_reply(503, Code::unavailable,
+                       format("the daemon at {} serves the job, and {} requests are passed on at "
+                              "this moment, limit {}; ask again, or ask that daemon",
+                              name, in_flight_, kAtOnce));
+  }
+  const Slot slot(in_flight_);
+  Exchange exchange{message_of(request, self_, local ? to.secret : ""), {}, name, {}, false};
+  exchange.parser.body_limit(kReplyBytes);
+  asio::steady_timer timer(co_await asio::this_coro::executor, kTimeout);
+  const auto first =
+      co_await (converse(exchange, to.addresses) || timer.async_wait(asio::use_awaitable));
+  const std::string at = printable(exchange.address, 256);
+  const std::string doubt =
+      exchange.connected && request.method != "GET" && request.method != "HEAD"
+          ? "; whether it has done what was asked is not known"
+          : "";
+  if (first.index() == 1) {
+    metrics_.forwarded("timed_out");
+    co_return no_reply(504, Code::timed_out,
+                       format("the daemon at {} serves the job, and has not replied to the daemon "
+                              "at {} within {} s{}",
+                              at, self_, kTimeout.count(), doubt));
+  }
+  if (exchange.failed == http::error::body_limit) {
+    metrics_.forwarded("too_large");
+    co_return http_error(502, Code::too_large,
+                         format("the reply of the daemon at {}, which serves the job, is longer "
+                                "than the limit of {} bytes; ask that daemon{}",
+                                at, kReplyBytes, doubt));
+  }
+  if (exchange.failed) {
+    metrics_.forwarded("unreachable");
+    co_return no_reply(502, Code::unavailable,
+                       format("the daemon at {} serves the job, and the daemon at {} got no reply "
+                              "from it: {}{}",
+                              at, self_, exchange.failed.message(), doubt));
+  }
+  metrics_.forwarded("ok");
+  co_return reply_in(exchange.parser);
+}
+
+}  // namespace c10dd::daemon
