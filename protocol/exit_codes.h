@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exit codes of the programs, with the meanings of sysexits.h. The tables in README.md,
-// deploy/README.md and docs/c10drun.md explain the codes of each program. A test compares these
+// deploy/README.md, docs/c10ddctl.md and docs/c10drun.md explain the codes of each program. A test compares these
 // tables with the lists in this file.
 #pragma once
 
@@ -22,5 +22,7 @@ inline constexpr std::array kDaemon{kDone,         kUsage,    kUnreachable,  kBu
                                     kCannotCreate, kTryAgain, kNoPermission, kBadState};
 /// The own exit codes of `c10drun`. Other codes come from a worker, or are 128 + a signal's number.
 inline constexpr std::array kLauncher{kDone, kUsage, kUnreachable, kBug, kCannotCreate, kTryAgain};
+/// Exit codes of `c10ddctl`.
+inline constexpr std::array kControl{kDone, kUsage, kUnreachable, kBug, kTryAgain, kNoPermission};
 
 }  // namespace c10dd::exit_code

@@ -20,7 +20,7 @@ class Install(unittest.TestCase):
         cls.prefix = Installed(cls.folder).prefix
 
     def test_programs_are_what_a_user_may_start(self):
-        self.assertEqual(["c10dd", "c10dd-bench", "c10drun"],
+        self.assertEqual(["c10dd", "c10dd-bench", "c10ddctl", "c10drun"],
                          sorted(os.listdir(os.path.join(self.prefix, "bin"))))
         run(os.path.join(self.prefix, "bin/c10dd-bench"), "set-durable", "--sync-delay", "1",
             "--rounds", "1", "--seconds", "0.1")

@@ -177,5 +177,10 @@ TEST(Pages, ExitCodesOfTheLauncher) {
   EXPECT_EQ(exit_codes_of("docs/c10drun.md"), expected);
 }
 
+TEST(Pages, ExitCodesOfTheControlProgram) {
+  const std::set<int> expected(exit_code::kControl.begin(), exit_code::kControl.end());
+  EXPECT_EQ(exit_codes_of("docs/c10ddctl.md"), expected);
+}
+
 }  // namespace
 }  // namespace c10dd

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of c10ddctl. Pure. To add a command, add a line to the table in arguments.cc
+// and a function in commands.cc.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "client/internal/launch_environment.h"
+#include "client/internal/url.h"
+#include "protocol/error.h"
+
+namespace c10dd::ctl {
+
+struct Arguments {
+  std::vector<client::HostPort> daemons;    ///< in the order in which they are asked
+  std::chrono::milliseconds timeout{5000};  ///< for the reply of one daemon
+  bool json = false;
+  std::string command;
+  std::vector<std::string> operands;  ///< as many as the command needs
+};
+
+struct Parsed {
+  Arguments arguments;
+  std::string reply;  ///< text of --help or --version; if not empty, print the text and exit
+};
+
+/// Reads the command line, and the addresses of the daemons from it or from the environment
+/// (C10DD_URL, C10DD_ADDR). Fails with invalid_argument.
+Result<Parsed> parse(const std::vector<std::string>& words, const client::Environment& environment);
+
+}  // namespace c10dd::ctl

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/ctl/commands.h"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <functional>
+#include <map>
+#include <optional>
+#include <sstream>
+
+#include "client/ctl/request.h"
+#include "client/ctl/table.h"
+#include "protocol/exit_codes.h"
+#include "protocol/format.h"
+#include "protocol/json_text.h"
+#include "protocol/wording.h"
+
+namespace c10dd::ctl {
+namespace {
+
+namespace json = boost::json;
+
+/// Returns a member of an object as text for a cell; empty if it is missing or null.
+std::string cell(const json::value& of, std::string_view pointer) {
+  boost::system::error_code none;
+  const json::value* const found = of.find_pointer(pointer, none);
+  if (found == nullptr || found->is_null()) return {};
+  if (const auto* const text = found->if_string()) return std::string(*text);
+  if (found->is_bool()) return found->as_bool() ? "yes" : "no";
+  return c10dd::json::text_of(*found);
+}
+
+std::string first_address(const json::value& of, std::string_view pointer) {
+  return cell(of, std::string(pointer) + "/0");
+}
+
+const json::array& list_in(const json::value& page, std::string_view name) {
+  static const json::array none;
+  boost::system::error_code failed;
+  const json::value* const found = page.find_pointer("/" + std::string(name), failed);
+  return found != nullptr && found->is_array() ? found->get_array() : none;
+}
+
+/// The exit code for a reply that is not a success.
+int code_of(int status) {
+  if (status == 403) return exit_code::kNoPermission;
+  const bool temporary = status == 409 || (status >= 500 && status != 501);
+  return temporary ? exit_code::kTryAgain : exit_code::kUsage;
+}
+
+Outcome refused(const Reply& reply) {
+  boost::system::error_code failed;
+  const json::value body = json::parse(reply.body, failed);
+  const std::string detail = failed ? "" : cell(body, "/error/detail");
+  return {code_of(reply.status), "",
+          detail.empty() ? format("status {}: {}", reply.status, reply.body) : detail};
+}
+
+Outcome unreachable(const Failure& why) {
+  const bool sent = why.code == Code::timed_out;
+  return {sent ? exit_code::kTryAgain : exit_code::kUnreachable, "", why.detail};
+}
+
+/// The reply of the first daemon that answers, or why none does.
+struct FirstReply {
+  std::optional<Reply> reply;
+  Outcome failed;  ///< without a reply
+};
+
+/// Asks one daemon after the other until one replies. A request that changes something is not sent
+/// to a second one if the first may have received it.
+FirstReply ask_any(const Arguments& of, const Request& request) {
+  FirstReply first;
+  for (const client::HostPort& daemon : of.daemons) {
+    Result<Reply> reply = ask(daemon, request, of.timeout);
+    if (reply) {
+      first.reply = std::move(*reply);
+      return first;
+    }
+    const std::string before = first.failed.error.empty() ? "" : first.failed.error + "\n";
+    first.failed = unreachable(reply.error());
+    first.failed.error = before + first.failed.error;
+    if (reply.error().code == Code::timed_out && request.method != "GET") break;
+  }
+  return first;
+}
+
+/// A page in JSON, or why there is none.
+struct Page {
+  std::optional<json::value> body;
+  Outcome failed;  ///< without a body
+};
+
+Page page_of(const FirstReply& first) {
+  if (!first.reply) return {{}, first.failed};
+  if (first.reply->status != 200) return {{}, refused(*first.reply)};
+  boost::system::error_code failed;
+  json::value body = json::parse(first.reply->body, failed);
+  if (failed) return {{}, {exit_code::kBug, "", "the reply is not JSON: " + failed.message()}};
+  return {std::move(body), {}};
+}
+
+Outcome shown(const Arguments& of, const json::value& page, const Table& table) {
+  Outcome outcome{0, of.json ? c10dd::json::text_of(page) + "\n" : table.text(), {}};
+  const std::string problem = cell(page, "/problem");
+  if (!problem.empty()) outcome = {exit_code::kTryAgain, outcome.output, problem};
+  return outcome;
+}
+
+// ---- commands ----------------------------------------------------------------------------------
+
+/// Returns the page /readyz as JSON.
+json::object readiness(const client::HostPort& daemon, const Reply& reply) {
+  json::object row = {{"address", daemon.text()}, {"ready", reply.status == 200}};
+  std::istringstream lines(reply.body);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string name = line.substr(0, colon);
+    row[name == "not ready" ? "not_ready" : name] = line.substr(colon + 2);
+  }
+  return row;
+}
+
+Outcome status(const Arguments& of) {
+  Table table({"DAEMON", "READY", "ENGINE", "DURABILITY", "NOTE"});
+  json::array daemons;
+  bool all_ready = true;
+  bool any = false;
+  for (const client::HostPort& daemon : of.daemons) {
+    const Result<Reply> reply =
+        ask(daemon, {.path = "/readyz", .accept = "text/plain"}, of.timeout);
+    json::object row = {{"address", daemon.text()}, {"ready", false}};
+    if (reply)
+      row = readiness(daemon, *reply);
+    else
+      row["not_ready"] = reply.error().detail;
+    any = any || reply;
+    all_ready = all_ready && row["ready"].as_bool();
+    const json::value seen = row;
+    std::string note = cell(seen, "/not_ready");
+    const std::string other = cell(seen, "/note");
+    if (!other.empty()) note += (note.empty() ? "" : "; ") + other;
+    table.add({daemon.text(), cell(seen, "/ready"), cell(seen, "/engine"),
+               cell(seen, "/durability"), note});
+    daemons.push_back(std::move(row));
+  }
+  const json::value page = {{"daemons", std::move(daemons)}};
+  Outcome outcome = shown(of, page, table);
+  if (!all_ready) outcome.code = any ? exit_code::kTryAgain : exit_code::kUnreachable;
+  return outcome;
+}
+
+Outcome daemons(const Arguments& of) {
+  const Page page = page_of(ask_any(of, {.path = "/v1/daemons"}));
+  if (!page.body) return page.failed;
+  Table table({"DAEMON", "VERSION", "LEASE", "SILENT", "JOBS", "STATE"});
+  for (const json::value& row : list_in(*page.body, "daemons")) {
+    const std::string lease = cell(row, "/lease_seconds");
+    const std::string silent = cell(row, "/silence_ms");
+    table.add({first_address(row, "/addresses"), cell(row, "/version"),
+               lease.empty() ? "" : lease + " s", silent.empty() ? "" : silent + " ms",
+               cell(row, "/jobs"), cell(row, "/draining") == "yes" ? "shutting down" : ""});
+  }
+  return shown(of, *page.body, table);
+}
+
+/// The other daemons of the fleet, at their first addresses.
+std::vector<client::HostPort> others_of(const Arguments& of) {
+  std::vector<client::HostPort> others;
+  const Page fleet = page_of(ask_any(of, {.path = "/v1/daemons"}));
+  if (!fleet.body) return others;
+  for (const json::value& row : list_in(*fleet.body, "daemons")) {
+    if (cell(row, "/here") == "yes") continue;
+    const auto url = client::parse_url("c10dd://" + first_address(row, "/addresses") + "/any");
+    if (url) others.push_back(url->daemons.front());
+  }
+  return others;
+}
+
+/// A daemon knows the owners of all runs, and the contents of its own. So all are asked.
+Outcome jobs(const Arguments& of) {
+  Page page = page_of(ask_any(of, {.path = "/v1/jobs"}));
+  if (!page.body) return page.failed;
+  std::map<std::string, json::value> runs;  // by number
+  const auto add = [&](const json::value& body) {
+    for (const json::value& run : list_in(body, "jobs")) {
+      json::value& known = runs[cell(run, "/number")];
+      if (known.is_null() || !cell(run, "/revision").empty()) known = run;
+    }
+  };
+  add(*page.body);
+  std::string silent;
+  for (const client::HostPort& other : others_of(of)) {
+    const Page more =
+        page_of(ask_any({{other}, of.timeout, of.json, {}, {}}, {.path = "/v1/jobs"}));
+    if (more.body)
+      add(*more.body);
+    else
+      silent += (silent.empty() ? "" : "\n") + more.failed.error;
+  }
+  Table table({"JOB", "RUN", "OWNER", "EPOCH", "KEYS", "BYTES", "QUEUED", "SESSIONS", "BLOCKED"});
+  json::array list;
+  for (auto& [number, run] : runs) {
+    table.add({cell(run, "/job"), cell(run, "/run"), first_address(run, "/owner/addresses"),
+               cell(run, "/owner/epoch"), cell(run, "/keys"), cell(run, "/bytes"),
+               cell(run, "/queue_items"), cell(run, "/sessions"), cell(run, "/waiters")});
+    list.push_back(std::move(run));
+  }
+  page.body->as_object()["jobs"] = std::move(list);
+  Outcome outcome = shown(of, *page.body, table);
+  if (outcome.error.empty()) outcome.error = silent;
+  return outcome;
+}
+
+Outcome job(const Arguments& of) {
+  const FirstReply first = ask_any(of, {.path = "/v1/jobs/" + in_path(of.operands[0]),
+                                        .accept = of.json ? "application/json" : "text/plain"});
+  if (!first.reply) return first.failed;
+  if (first.reply->status != 200) return refused(*first.reply);
+  return {0, first.reply->body, {}};
+}
+
+Outcome move(const Arguments& of) {
+  const json::value body = {{"to", of.operands[1]}};
+  const Page page = page_of(ask_any(of, {.method = "POST",
+                                         .path = "/v1/jobs/" + in_path(of.operands[0]) + "/move",
+                                         .body = c10dd::json::text_of(body)}));
+  if (!page.body) return page.failed;
+  if (of.json) return {0, c10dd::json::text_of(*page.body) + "\n", {}};
+  const std::string note = cell(*page.body, "/note");
+  if (!note.empty()) return {0, note + "\n", {}};
+  std::string text;
+  for (const json::value& run : list_in(*page.body, "runs")) {
+    const std::string name = cell(run, "");
+    text += format("moved {}{} to {}\n", of.operands[0], name.empty() ? "" : " run " + name,
+                   of.operands[1]);
+  }
+  return {0, text, {}};
+}
+
+}  // namespace
+
+Outcome run(const Arguments& arguments) {
+  static const std::map<std::string, std::function<Outcome(const Arguments&)>> commands = {
+      {"status", status}, {"daemons", daemons}, {"jobs", jobs}, {"job", job}, {"move", move}};
+  return commands.at(arguments.command)(arguments);
+}
+
+}  // namespace c10dd::ctl

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""c10ddctl, as an operator calls it, against daemons alone and in a fleet."""
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+from daemon import BIN, Daemon, reserve_port
+from fleet_test import Fleet, LEASE, PATIENCE
+from wire import Wire
+
+
+def address(daemon):
+    return "%s:%d" % daemon.address
+
+
+def ctl(*words, environment=None):
+    """(exit code, standard output, standard error)"""
+    done = subprocess.run([os.path.join(BIN, "c10ddctl"), *words], capture_output=True, text=True,
+                          timeout=PATIENCE, check=False, env={"PATH": os.environ["PATH"], **(environment or {})})
+    return done.returncode, done.stdout, done.stderr
+
+
+def rows(table):
+    """The rows of a table, as dictionaries by the names of the columns."""
+    header, *lines = table.splitlines()
+    starts = [found.start() for found in re.finditer(r"(?<!\S)\S", header)]
+    spans = list(zip(starts, starts[1:] + [None]))
+    names = [header[begin:end].strip() for begin, end in spans]
+    return [dict(zip(names, (line[begin:end].strip() for begin, end in spans))) for line in lines]
+
+
+class OfAFleet(Fleet):
+    daemons = 2
+
+    def serve(self, daemon, job, **hello):
+        self.until_ok([daemon], job, lambda client: client.set("k", "v"), **hello)
+
+    def test_the_daemons_and_all_their_jobs(self):
+        first, second = self.fleet
+        self.serve(first, "A")
+        self.serve(second, "B", run="r1")
+        for asked in self.fleet:
+            code, out, error = ctl("--daemon", address(asked), "daemons")
+            self.assertEqual((0, ""), (code, error), out)
+            self.assertEqual({address(first): "1", address(second): "1"},
+                             {row["DAEMON"]: row["JOBS"] for row in rows(out)})
+            self.assertEqual({"1 s"}, {row["LEASE"] for row in rows(out)})
+            code, out, error = ctl(f"--daemon=c10dd://{address(asked)}/x", "jobs")
+            self.assertEqual((0, ""), (code, error), out)
+            seen = {row["JOB"]: (row["RUN"], row["OWNER"], row["KEYS"]) for row in rows(out)}
+            self.assertEqual({"A": ("-", address(first), "1"), "B": ("r1", address(second), "1")}, seen)
+        code, out, _ = ctl("--daemon", address(first), "-o", "json", "jobs")
+        self.assertEqual([1, 1], [job["keys"] for job in json.loads(out)["jobs"]])
+        code, out, error = ctl("job", "B", environment={"C10DD_URL": f"c10dd://{address(first)}/other"})
+        self.assertEqual((0, ""), (code, error))
+        self.assertTrue(out.startswith("r1: "), out)
+
+    def test_a_job_moves(self):
+        first, second = self.fleet
+        self.serve(first, "A b/%")
+        code, out, error = ctl("--daemon", address(second), "move", "A b/%", address(second))
+        self.assertEqual((0, f"moved A b/% to {address(second)}\n", ""), (code, out, error))
+        self.until_ok([second], "A b/%", lambda client: client.get("k"))
+        code, out, error = ctl("--daemon", address(first), "move", "A b/%", address(second))
+        self.assertEqual(0, code, error)
+        self.assertIn("already", out)
+        code, _, error = ctl("--daemon", address(first), "move", "none", address(second))
+        self.assertEqual(64, code)
+        self.assertIn('job "none"', error)
+        code, _, error = ctl("--daemon", address(first), "move", "A b/%", f"127.0.0.1:{reserve_port()}")
+        self.assertEqual(64, code, error)
+        self.assertIn(address(second), error)
+
+    def test_a_dead_or_silent_daemon_is_named_and_another_one_is_asked(self):
+        first, second = self.fleet
+        self.serve(second, "B")
+        self.serve(first, "A")
+        first.kill()
+        both = f"{address(first)},{address(second)}"
+        code, out, error = ctl("--daemon", both, "jobs")
+        self.assertEqual(0, code, error)
+        self.assertEqual({"A", "B"}, {row["JOB"] for row in rows(out)})
+        self.assertIn(f"no daemon answers at {address(first)}", error)
+        code, out, _ = ctl("--daemon", both, "status")
+        self.assertEqual(75, code)
+        self.assertEqual(["no", "yes"], [row["READY"] for row in rows(out)])
+        self.assertEqual(["-", "fsync"], [row["DURABILITY"] for row in rows(out)])
+        code, _, error = ctl("--daemon", both, "job", "A")
+        self.assertEqual(75, code, "its owner is silent")
+        self.assertIn(address(first), error)
+        self.wait_for("a takeover", lambda: ctl("--daemon", both, "job", "A")[0] == 0)
+        os.kill(second.process.pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, second.process.pid, signal.SIGCONT)
+        began = time.monotonic()
+        code, _, error = ctl("--daemon", address(second), "--timeout", "0.5", "move", "A", address(second))
+        self.assertEqual(75, code)
+        self.assertIn("whether it has done this is not known", error)
+        self.assertLess(time.monotonic() - began, LEASE * 5)
+
+
+class Alone(unittest.TestCase):
+    def test_a_daemon_without_a_fleet(self):
+        with Daemon() as daemon, contextlib.closing(Wire(daemon.address)) as client:
+            client.hello(job="A")
+            client.set("k", "v")
+            here = {"C10DD_ADDR": address(daemon)}
+            code, out, error = ctl("status", environment=here)
+            self.assertEqual((0, ""), (code, error))
+            self.assertEqual([address(daemon)], [row["DAEMON"] for row in rows(out)])
+            code, out, _ = ctl("jobs", environment=here)
+            self.assertEqual([("A", "-", "1", "1")], [(row["JOB"], row["OWNER"], row["KEYS"], row["SESSIONS"])
+                                                      for row in rows(out)])
+            code, _, error = ctl("move", "A", "head2:29500", environment=here)
+            self.assertEqual(64, code)
+            self.assertIn("shares its engine", error)
+            self.assertEqual((64, ""), ctl("job", "none", environment=here)[:2])
+
+    def test_no_daemon_and_something_else(self):
+        port = reserve_port()
+        code, out, error = ctl("--daemon", f"127.0.0.1:{port}", "jobs")
+        self.assertEqual((69, ""), (code, out))
+        self.assertIn(f"no daemon answers at 127.0.0.1:{port}", error)
+        self.assertEqual(69, ctl("--daemon", f"127.0.0.1:{port}", "status")[0])
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            code, _, error = ctl("--daemon", "127.0.0.1:%d" % silent.getsockname()[1], "--timeout", "0.3", "jobs")
+        self.assertEqual(75, code)
+        self.assertIn("nothing came for 0.3 s", error)
+
+    def test_bad_command_lines(self):
+        for words, text in ((("jobz",), 'unknown command "jobz"; did you mean "jobs"?'),
+                            ((), "no command was given"),
+                            (("job",), "0 operands were given; write c10ddctl job NAME"),
+                            (("jobs", "x"), "1 operands were given; write c10ddctl jobs"),
+                            (("--deamon", "x", "jobs"), 'did you mean "--daemon"?'),
+                            (("jobs", "--daemon"), "--daemon needs a value"),
+                            (("jobs", "--timeout", "soon"), '--timeout is "soon": expected seconds, 0.1 to 3600'),
+                            (("jobs", "-o", "xml"), '--output is "xml": expected table or json'),
+                            (("jobs", "--daemon", "a:99999"), "--daemon: ")):
+            code, out, error = ctl(*words)
+            self.assertEqual((64, ""), (code, out), words)
+            self.assertIn(text, error)
+        code, out, _ = ctl("--help")
+        self.assertEqual(0, code)
+        self.assertIn("c10ddctl [OPTIONS] COMMAND", out)
+        self.assertRegex(ctl("--version")[1], r"^c10ddctl \d+\.\d+\.\d+\n$")
+
+
+def load_tests(loader, _, __):
+    """Without the tests that come with the names of fleet_test."""
+    return unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in (OfAFleet, Alone))
+
+
+if __name__ == "__main__":
+    unittest.main()
