@@ -215,10 +215,11 @@ class GroupCommit::Impl {
   /// Passes batches and owners to the engine. After any Outcome::unknown, no longer calls the
   /// engine, and returns Outcome::unknown for all.
   Engine::Outcomes ask(std::span<const JobBatch> batches, std::span<const Ownership> owners) {
-    Engine::Outcomes outcomes{std::vector<Outcome>(batches.size(), Outcome::unknown),
-                              std::vector<Outcome>(owners.size(), Outcome::unknown)};
-    if (lost_ || (batches.empty() && owners.empty())) return outcomes;
-    outcomes = engine_->commit_and_confirm(batches, owners);
+    if (lost_ || (batches.empty() && owners.empty())) {
+      return {std::vector<Outcome>(batches.size(), Outcome::unknown),
+              std::vector<Outcome>(owners.size(), Outcome::unknown)};
+    }
+    Engine::Outcomes outcomes = engine_->commit_and_confirm(batches, owners);
     C10DD_ASSERT(outcomes.commits.size() == batches.size());
     C10DD_ASSERT(outcomes.confirms.size() == owners.size());
     lost_ = any_unknown(outcomes.commits) || any_unknown(outcomes.confirms);

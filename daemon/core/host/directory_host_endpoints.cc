@@ -125,8 +125,10 @@ void DirectoryHost::endpoint_in_use(const Endpoint& endpoint, bool in_use) {
 
 std::optional<TimePoint> DirectoryHost::next_expiry() const {
   if (!directory_ || draining_ || expiring_) return std::nullopt;
-  const auto expiry = directory_->endpoints().next_deadline();
-  const auto renewal = fleet_ ? directory_->endpoints().next_renewal() : std::nullopt;
+  const Endpoints& endpoints = directory_->endpoints();
+  if (endpoints.size() == 0) return std::nullopt;
+  const auto expiry = endpoints.next_deadline();
+  const auto renewal = fleet_ ? endpoints.next_renewal() : std::nullopt;
   if (!expiry || !renewal) return expiry ? expiry : renewal;
   return std::min(*expiry, *renewal);
 }

@@ -166,7 +166,7 @@ void JobHost::end_turn() {
   touched_.swap(spare_touched_);
   for (const JobRef& slot : spare_touched_) end_turn_of(slot);
   spare_touched_.clear();
-  hand_over_moving();
+  if (!moving_.empty()) hand_over_moving();
   for (const std::shared_ptr<ReplySink>& sink : to_flush_) sink->flush();
   to_flush_.clear();
   foreign_use_ = {};
