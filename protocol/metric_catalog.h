@@ -72,8 +72,8 @@ inline constexpr Info kDaemonSilence{
     "c10dd_daemon_silence_seconds", Kind::gauge, "daemon",
     "How long no heartbeat of another daemon of the fleet was read, by its first address"};
 inline constexpr Info kForwards{
-    "c10dd_forwarded_requests_total", Kind::counter, "result",
-    "HTTP requests that were passed on to the daemon that serves the job, by result"};
+    "c10dd_forwarded_requests_total", Kind::counter, "outcome",
+    "HTTP requests that were passed on to the daemon that serves the job"};
 inline constexpr Info kEndpoints{"c10dd_endpoints", Kind::gauge, "",
                                  "Ports that are leased for clients of PyTorch's TCPStore"};
 inline constexpr Info kSessions{"c10dd_sessions", Kind::gauge, "train_job",

@@ -70,7 +70,7 @@ class Pages(Doors):
                 self.assertEqual(replies[0], replies[2], path)
         runs = json.loads(second.http("/v1/jobs/C")[1])["runs"]
         self.assertEqual(["r1", "r2"], [run["run"] for run in runs])
-        self.assertGreater(self.metric(second, 'c10dd_forwarded_requests_total{result="ok"}'), 0)
+        self.assertGreater(self.metric(second, 'c10dd_forwarded_requests_total{outcome="ok"}'), 0)
 
     def test_a_job_that_was_made_a_moment_ago_is_found_at_each_daemon(self):
         first, second, third = self.fleet

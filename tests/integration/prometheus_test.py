@@ -372,7 +372,7 @@ class Truths(Case):
             of("c10dd_moves_total", daemon=self.near): 1,
             of("c10dd_takeovers_total", daemon=self.near): 1,
             of("c10dd_deposed_total", daemon=self.far): 1,
-            of("c10dd_forwarded_requests_total", 'result="ok"', self.near): ROUNDS,
+            of("c10dd_forwarded_requests_total", 'outcome="ok"', self.near): ROUNDS,
             of("c10dd_lease_held", daemon=self.near): 1,
             of("c10dd_lease_held", daemon=self.lost): 0,
             of("c10dd_lease_left_seconds", daemon=self.near): (0.01, 1),
