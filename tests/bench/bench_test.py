@@ -235,6 +235,20 @@ class BenchTest(unittest.TestCase):
         done = self.bench("restart", "--engine", "memory:", code=1)
         self.assertIn("must survive", done.stderr)
 
+    @unittest.skipUnless(REDIS, "redis-server is not installed")
+    def test_takeover(self):
+        (served,) = self.scenario("takeover", "--clients", "9", "--daemons", "3")["series"]
+        self.assertEqual(9, served["median"]["count"])
+        self.assertGreater(served["median"]["max_us"], 1_000_000, "the lease is 2 s")
+        done = self.bench("takeover", "--engine", "memory:", code=1)
+        self.assertIn("leave --daemon and --engine away", done.stderr)
+
+    @unittest.skipUnless(REDIS, "redis-server is not installed")
+    def test_a_load_on_several_daemons(self):
+        scenario = self.scenario("get", "--engine", "redis:", "--daemons", "2", "--clients", "4")
+        self.assertEqual(["echo", "c10dd", "c10dd-fleet"], [one["name"] for one in scenario["series"]])
+        self.assertGreater(scenario["series"][2]["median"]["count"], 0)
+
     def test_json_goes_into_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "out.json"

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "protocol/types.h"
 #include "tests/bench/line.h"
@@ -24,6 +25,7 @@ struct Workload {
   Operation operation = Operation::get;
   std::size_t key_bytes = 0;
   std::size_t value_bytes = 0;
+  unsigned daemons = 1;  ///< that share an engine; each serves a run of its own
 
   Bytes key(unsigned connection) const;
   Bytes value() const { return Bytes(value_bytes, 'v'); }
@@ -60,10 +62,10 @@ class Conversation {
 
 /// One server under load.
 struct Target {
-  std::string name;  ///< echo, c10dd, redis, etcd
-  std::string how;   ///< how it was started, for the report
-  Address address;
-  pid_t process = 0;  ///< 0: not ours
+  std::string name;                ///< echo, c10dd, redis, etcd
+  std::string how;                 ///< how it was started, for the report
+  std::vector<Address> addresses;  ///< the connections are spread over them
+  pid_t process = 0;               ///< 0: not ours, or several
   std::function<std::unique_ptr<Conversation>(unsigned connection)> converse;
   unsigned clients_of_a_connection = 1;  ///< so many share one, each with its depth
 };

@@ -33,7 +33,8 @@ std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(seco
 
 struct Connection {
   explicit Connection(const Target& target, unsigned number)
-      : line(target.address), conversation(target.converse(number)) {}
+      : line(target.addresses[number % target.addresses.size()]),
+        conversation(target.converse(number)) {}
 
   Line line;
   std::unique_ptr<Conversation> conversation;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the targets of a load in turns, so that what else the machine does hits all of them.
+#include "tests/bench/fleet_servers.h"
 #include "tests/bench/load.h"
 #include "tests/bench/scenarios.h"
 #include "tests/bench/servers.h"
@@ -24,10 +25,8 @@ class Contestants {
     if (options.daemon) {
       add_running("c10dd", *options.daemon, native_conversation);
     } else {
-      const std::string engine = options.engine.empty() ? scenario.engine : options.engine;
-      daemon_ = std::make_unique<DaemonServer>(engine, scenario.durability);
-      add("c10dd", "--engine " + engine + " --durability " + scenario.durability, *daemon_,
-          native_conversation);
+      start(options.engine.empty() ? scenario.engine : options.engine, scenario.durability);
+      if (options.daemons) start_fleet(*options.daemons);
     }
     for (const Peer& peer : options.against) {
       join(peer, scenario, options.connections.value_or(1));
@@ -37,6 +36,25 @@ class Contestants {
   const std::vector<Target>& targets() const { return targets_; }
 
  private:
+  void start(const std::string& engine, const std::string& durability) {
+    std::string url = engine;
+    if (engine == "redis:") {
+      engine_ = std::make_unique<RedisServer>("always");
+      url = engine_->url();
+    }
+    daemon_ = std::make_unique<DaemonServer>(url, durability);
+    add("c10dd", "--engine " + engine + " --durability " + durability, *daemon_,
+        native_conversation);
+  }
+
+  void start_fleet(unsigned daemons) {
+    fleet_ = std::make_unique<FleetServers>(daemons);
+    workload_.daemons = daemons;
+    targets_.push_back({"c10dd-fleet", std::to_string(daemons) + " daemons on one Redis",
+                        fleet_->addresses(), 0, bind(native_conversation)});
+    workload_.daemons = 1;
+  }
+
   void join(const Peer& peer, const LoadScenario& scenario, unsigned clients) {
     if (peer.kind == Peer::Kind::etcd) {
       join_etcd(peer, clients);
@@ -66,10 +84,10 @@ class Contestants {
   }
 
   void add(const char* name, const std::string& how, const auto& server, Converse converse) {
-    targets_.push_back({name, how, server.address(), server.process(), bind(converse)});
+    targets_.push_back({name, how, {server.address()}, server.process(), bind(converse)});
   }
   void add_running(const char* name, const Address& at, Converse converse) {
-    targets_.push_back({name, "was running", at, 0, bind(converse)});
+    targets_.push_back({name, "was running", {at}, 0, bind(converse)});
   }
   std::function<std::unique_ptr<Conversation>(unsigned)> bind(Converse converse) const {
     return [=, workload = workload_](unsigned number) { return converse(workload, number); };
@@ -77,7 +95,9 @@ class Contestants {
 
   Workload workload_;
   std::unique_ptr<EchoServer> echo_;
+  std::unique_ptr<RedisServer> engine_;
   std::unique_ptr<DaemonServer> daemon_;
+  std::unique_ptr<FleetServers> fleet_;
   std::unique_ptr<RedisServer> redis_;
   std::unique_ptr<EtcdServer> etcd_;
   std::vector<Target> targets_;

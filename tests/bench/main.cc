@@ -17,6 +17,8 @@
 //     silent       likewise, its network link is set down
 //     restart      the daemon of a group of --members (10,000) is killed; until all have their
 //                  places again
+//     takeover     --daemons (2) daemons on one Redis; the one that serves the job of --clients
+//                  (1,000) is killed; until another one serves them
 //     collective   what a call of a process group of one rank costs its caller
 //     all-reduce   all_reduce over Gloo among --members (2) processes, and Gloo alone in the same
 //                  processes; --against torch,mpi: PyTorch's Gloo, and MPI
@@ -81,6 +83,7 @@ constexpr Scenario kScenarios[] = {
     {"death", run_death},
     {"silent", run_silent},
     {"restart", run_restart},
+    {"takeover", run_takeover},
     {"collective", run_collective},
 #if C10DD_WITH_GLOO
     {"all-reduce", run_all_reduce},
@@ -210,6 +213,9 @@ CommandLine parse(int argc, char** argv) {
       ->check(CLI::Range(2U, limits::kWorldSize));
   app.add_option("--times", o.times, "that a member is lost in a round, instead of the scenario's")
       ->check(CLI::Range(1U, 1000U));
+  app.add_option("--daemons", o.daemons,
+                 "on one Redis: of takeover (2), or a load that is also put on so many")
+      ->check(CLI::Range(2U, 16U));
   app.add_option("--waiters", o.waiters, "of wait-fanout")->check(CLI::Range(1U, 100'000U));
   app.add_option("--keys", o.keys, "of restart-load")
       ->check(CLI::Range(1U, static_cast<unsigned>(limits::kKeysPerJob)));
@@ -223,7 +229,9 @@ CommandLine parse(int argc, char** argv) {
       ->type_name("TEXT");
   app.add_option("--budgets", o.budgets, "of instructions: fail if a case costs 3 % more than here")
       ->type_name("FILE");
-  app.add_option("--engine", o.engine, "of the daemon that is started, instead of the scenario's")
+  app.add_option("--engine", o.engine,
+                 "of the daemon that is started, instead of the scenario's; redis: "
+                 "starts a Redis for it")
       ->type_name("URL");
   app.add_option("--daemon", daemon, "a daemon that runs already")->type_name("HOST:PORT");
   app.add_option("--against", against,

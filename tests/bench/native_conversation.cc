@@ -25,9 +25,11 @@ class NativeConversation final : public Conversation {
       : key_(workload.key(connection)),
         value_(workload.value()),
         request_(request_of(workload, connection)),
+        hello_(new_session()),
         reply_body_(native_bytes(workload).reply.size() - native::ReplyHeader::kSize) {
     header_.channel = kChannel;
     header_.sequence = header_.acked_below = 1;
+    if (workload.daemons > 1) hello_.run += '-' + std::to_string(connection % workload.daemons);
   }
 
   bool opening(unsigned step, Bytes& out) override {
@@ -35,7 +37,7 @@ class NativeConversation final : public Conversation {
       out += native::kMagic;
       native::RequestHeader header;
       header.channel = kChannel;
-      native::encode_request(out, header, new_session());
+      native::encode_request(out, header, hello_);
       return true;
     }
     if (step == 1) append(out, Set{key_, value_});
@@ -87,6 +89,7 @@ class NativeConversation final : public Conversation {
   Bytes key_;
   Bytes value_;
   Request request_;
+  Hello hello_;
   std::size_t reply_body_;
   native::RequestHeader header_;  // of the next request
   std::array<bool, kTickets> answered_{};

@@ -27,6 +27,7 @@ struct Options {
   std::size_t value_bytes = 128;
   std::optional<unsigned> members;  ///< nothing: the scenario's, as are the times
   std::optional<unsigned> times;
+  std::optional<unsigned> daemons;  ///< on one Redis
   unsigned waiters = 10'000;
   unsigned keys = 1'000'000;
   std::string engine;             ///< of the daemon that is started; empty: the scenario's
@@ -69,6 +70,9 @@ ScenarioResult run_silent(const Options& options);
 
 /// A daemon with a group is killed and started again, until all members have their places again.
 ScenarioResult run_restart(const Options& options);
+
+/// The owner of a job is killed, until another daemon serves all its clients.
+ScenarioResult run_takeover(const Options& options);
 
 /// Instructions that each kind of request costs, with both engines, counted by callgrind.
 ScenarioResult run_instructions(const Options& options);

@@ -100,6 +100,7 @@ class RedisServer {
  public:
   explicit RedisServer(const std::string& appendfsync);
   Address address() const { return {"127.0.0.1", port_}; }
+  std::string url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
   pid_t process() const { return child_->process(); }
 
  private:

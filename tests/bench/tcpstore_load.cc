@@ -27,8 +27,11 @@ class Stores {
     const Cores others(false);
     const PlainBytes bytes = tcpstore_bytes(workload);
     echo_ = std::make_unique<EchoServer>(NativeBytes{bytes.request.size(), bytes.reply});
-    targets_.push_back({"echo", "bare epoll, the bytes of the last request", echo_->address(),
-                        echo_->process(), [bytes](unsigned) { return bytes_conversation(bytes); }});
+    targets_.push_back({"echo",
+                        "bare epoll, the bytes of the last request",
+                        {echo_->address()},
+                        echo_->process(),
+                        [bytes](unsigned) { return bytes_conversation(bytes); }});
     result.series.push_back({"echo", targets_.back().how, {}});
     servers_ = std::make_unique<TcpstoreServers>(options, TcpstoreServers::Endpoints::with);
     result.skipped = servers_->skipped();
@@ -38,7 +41,10 @@ class Stores {
       if (!has_it) continue;
       TcpstoreWorkload spoken = workload;
       spoken.dialect = server.dialect;
-      targets_.push_back({server.series.name, server.series.how, server.address, server.process,
+      targets_.push_back({server.series.name,
+                          server.series.how,
+                          {server.address},
+                          server.process,
                           [spoken](unsigned n) { return tcpstore_conversation(spoken, n); }});
       result.series.push_back(server.series);
     }

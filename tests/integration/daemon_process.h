@@ -30,6 +30,7 @@ class DaemonProcess {
     std::vector<std::string> words = {binary(), "--listen",    address_, "--engine",
                                       engine_,  "--log-level", "warn"};
     if (open_) words.emplace_back("--allow-insecure-listen");
+    if (!advertised_.empty()) words.insert(words.end(), {"--advertise", advertised_});
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -68,6 +69,9 @@ class DaemonProcess {
     open_ = true;
   }
 
+  /// From the next start on: the address at which clients are told to reach it.
+  void advertise(std::string address) { advertised_ = std::move(address); }
+
   /// From the next start on: the file that gets what it logs.
   void log_to(std::string path) { log_ = std::move(path); }
 
@@ -85,6 +89,7 @@ class DaemonProcess {
 
   std::string engine_;
   std::string log_;
+  std::string advertised_;
   ReservedPort port_;
   std::string address_ = port_.address();
   bool open_ = false;

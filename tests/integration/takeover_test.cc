@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members of a group whose daemon dies, ends or is paused, while another daemon on the same Redis
-// takes their job over: none is lost, none fences itself, and the generation stays. C10DD_MEMBERS
-// sets how many members there are.
+// Members of a group whose daemon dies, ends, is paused or loses its way to Redis, while another
+// daemon on the same Redis takes their job over: none is lost, none fences itself, and the
+// generation stays. A member that reaches only the former daemon fences itself before it is given
+// up. C10DD_MEMBERS sets how many members there are.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <thread>
@@ -13,6 +16,7 @@
 #include "client/membership.h"
 #include "client/store.h"
 #include "tests/integration/daemon_process.h"
+#include "tests/integration/relay.h"
 #include "tests/unit/store/redis_server.h"
 
 namespace c10dd {
@@ -31,8 +35,11 @@ class Takeover : public testing::Test {
   void SetUp() override {
     if (!store::RedisServer::installed()) GTEST_SKIP() << "no redis-server in PATH";
     redis_ = std::make_unique<store::RedisServer>();
+    const std::string redis = redis_->url().substr(std::string("redis://").size());
     for (int i = 0; i < 2; ++i) {
-      daemons_.push_back(std::make_unique<test::DaemonProcess>(redis_->url()));
+      links_.push_back(std::make_unique<test::Relay>(redis));
+      const std::string engine = "redis://" + links_.back()->address();
+      daemons_.push_back(std::make_unique<test::DaemonProcess>(engine));
       daemons_.back()->start();
     }
   }
@@ -55,11 +62,11 @@ class Takeover : public testing::Test {
     members_.front()->client()->store()->set("before", "1");
   }
 
-  /// The daemon that serves the job: after the first calls all clients are there.
-  test::DaemonProcess& owner() {
-    const std::string address = members_.front()->client()->address();
-    return address == daemons_[0]->address() ? *daemons_[0] : *daemons_[1];
+  /// Which daemon serves the job: after the first calls all clients are there.
+  std::size_t owner_index() const {
+    return members_.front()->client()->address() == daemons_[0]->address() ? 0 : 1;
   }
+  test::DaemonProcess& owner() { return *daemons_[owner_index()]; }
 
   /// All members meet at a barrier of their generation, and nobody was lost or fenced.
   void expect_whole() {
@@ -80,6 +87,7 @@ class Takeover : public testing::Test {
   }
 
   std::unique_ptr<store::RedisServer> redis_;
+  std::vector<std::unique_ptr<test::Relay>> links_;  ///< of the daemons, to Redis
   std::vector<std::unique_ptr<test::DaemonProcess>> daemons_;
   std::vector<MembershipPtr> members_;
   std::uint64_t generation_ = 0;
@@ -105,6 +113,65 @@ TEST_F(Takeover, NoMemberIsLostWhenTheOwnerIsPaused) {
   ::kill(paused, SIGCONT);
   std::this_thread::sleep_for(2s);  // it must not take anybody back
   expect_whole();
+}
+
+TEST_F(Takeover, NoMemberIsLostWhenTheOwnerIsCutOffFromRedis) {
+  join(5'000ms);
+  const std::size_t former = owner_index();
+  links_[former]->set(test::Relay::Mode::cut);
+  expect_whole();
+  EXPECT_NE(owner_index(), former);
+  links_[former]->set(test::Relay::Mode::pass);
+  std::this_thread::sleep_for(2s);
+  expect_whole();
+}
+
+/// Waits until the condition holds of the member's group; how long that took.
+std::chrono::nanoseconds time_until(const MembershipPtr& member,
+                                    const std::function<bool(const GroupState&)>& holds) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (!holds(member->state())) {
+    if (std::chrono::steady_clock::now() > begin + 90s) throw std::runtime_error("not in 90 s");
+    std::this_thread::sleep_for(5ms);
+  }
+  return std::chrono::steady_clock::now() - begin;
+}
+
+TEST_F(Takeover, AMemberThatReachesOnlyTheFormerOwnerIsFencedBeforeItIsGivenUp) {
+  // The second daemon tells clients an address that can be cut. The other members know its own.
+  test::Relay way(daemons_[1]->address());
+  daemons_[1]->stop(SIGTERM);
+  daemons_[1]->advertise(way.address());
+  daemons_[1]->start();
+  RendezvousOptions options;
+  options.min = options.max = 3;
+  options.ttl = 5s;
+  const std::string first = "c10dd://" + daemons_[0]->address();
+  const auto client = Client::connect(first + "/job");  // the first daemon now owns the job
+  auto joining = std::async(std::launch::async, [&] { return client->rendezvous(options); });
+  std::vector<std::future<MembershipPtr>> others;
+  for (int i = 0; i < 2; ++i) {
+    others.push_back(std::async(std::launch::async, [&] {
+      return Client::connect(first + "," + daemons_[1]->address() + "/job")->rendezvous(options);
+    }));
+  }
+  const MembershipPtr lonely = joining.get();
+  for (auto& one : others) members_.push_back(one.get());
+  ASSERT_EQ(owner_index(), 0u);
+
+  way.set(test::Relay::Mode::cut);
+  links_[0]->set(test::Relay::Mode::cut);
+  auto fenced = std::async(std::launch::async, [&] {
+    return time_until(lonely, [](const GroupState& state) { return state.fenced; });
+  });
+  auto given_up = std::async(std::launch::async, [&] {
+    return time_until(members_[0], [](const GroupState& state) { return !state.lost.empty(); });
+  });
+  const auto fenced_after = fenced.get();
+  EXPECT_LT(fenced_after, given_up.get());
+  EXPECT_EQ(members_[1]->state().lost, std::vector<std::uint32_t>{lonely->rank()});
+  EXPECT_FALSE(members_[0]->state().fenced);
+  EXPECT_NE(members_[0]->client()->address(), daemons_[0]->address());
 }
 
 }  // namespace

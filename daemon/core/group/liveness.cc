@@ -88,7 +88,7 @@ std::optional<Liveness::Lost> Liveness::check(const SessionId& id, const Session
   why += human(now - heard);
   if (member.back_by && !session->connected) {
     end = *member.back_by;
-    why = "not heard of since the daemon started again " + human(now - heard) + " ago";
+    why = "not heard of since the daemon began to serve the job " + human(now - heard) + " ago";
   }
   const bool forgets = planted(Planted::silence_forgotten) && session->connected;
   if (end <= now && !forgets) return Lost{id, std::move(why)};

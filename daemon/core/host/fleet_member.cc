@@ -51,9 +51,9 @@ bool FleetMember::may_open() const {
 void FleetMember::heard(SteadyTime sent, bool beats, const Heard& heard) {
   asking_ = false;
   if (!heard) {
-    if (std::exchange(failure_, heard.error().detail) != heard.error().detail) {
-      shell_.report({FleetEvent::Kind::heartbeat_failed, failure_});
-    }
+    const bool is_first = failure_.empty();
+    failure_ = heard.error().detail;
+    if (is_first) shell_.report({FleetEvent::Kind::heartbeat_failed, failure_});
     return;
   }
   failure_.clear();
