@@ -7,6 +7,7 @@
 #include <random>
 
 #include "client/stores/file_format.h"
+#include "protocol/door_frame.h"
 #include "protocol/native_wire.h"
 #include "store/job_head.h"
 #include "store/rocks/high_water.h"
@@ -45,6 +46,18 @@ Bytes reply_frame(std::uint8_t op, const c10dd::Reply& reply, std::uint64_t sequ
   header.sequence = sequence;
   const native::EncodedReply encoded = native::encode_reply(header, reply);
   return encoded.head + Bytes(encoded.tail.view());
+}
+
+void add_doors(Seeds& seeds) {
+  native::DoorFrame frame{{1, 2}, "127.0.0.1:2000", "torch", "", {}};
+  seeds.add("door_frame", "frame", native::encode_door(frame));
+  frame.run = "r1";
+  frame.peer = "[::1]:2000";
+  seeds.add("door_frame", "frame_with_run", native::encode_door(frame));
+  seeds.add("door_frame", "taken", native::encode_door_reply({}));
+  c10dd::Failure refusal = c10dd::failure(c10dd::Code::not_owner, "owned by another daemon");
+  refusal.addresses = {"head2:29500"};
+  seeds.add("door_frame", "refused", native::encode_door_reply(refusal));
 }
 
 void add_wire(Seeds& seeds) {
@@ -279,6 +292,7 @@ int main(int argc, char** argv) {
   }
   Seeds seeds(argv[1]);
   add_wire(seeds);
+  add_doors(seeds);
   add_tcpstore(seeds);
   add_files(seeds);
   add_directory(seeds);
