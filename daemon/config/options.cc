@@ -205,6 +205,24 @@ void warn_of_misspelt_variables() {
   }
 }
 
+/// Refuses options that have no effect on an engine that daemons do not share.
+Result<void> check_shared(const Layers& layers) {
+  const Options& options = layers.options;
+  if (options.engine.starts_with("redis")) return {};
+  const Options defaults = default_options();
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const Option& option = kOptions[i];
+    const bool for_shared =
+        option.name == "lease" || option.name == "mark" || option.name == "advertise";
+    if (!for_shared || option.get(options) == option.get(defaults)) continue;
+    return failure(Code::invalid_argument,
+                   "{} is for daemons that share an engine redis:// or redis+sentinel://, and the "
+                   "engine is {}; leave it out, or choose such an engine",
+                   layers.source[i], store::without_password(options.engine));
+  }
+  return {};
+}
+
 Result<void> apply_all(Layers& layers, const CommandLine& line) {
   if (const auto extra = line.app.remaining(); !extra.empty()) return line.unknown(extra.front());
   std::optional<std::string> file = variable("config");
@@ -231,7 +249,7 @@ Result<void> apply_all(Layers& layers, const CommandLine& line) {
                    "listen on 127.0.0.1, or accept the risk with {}",
                    layers.source[0], options.listen_host, flag_of("allow_insecure_listen"));
   }
-  return done;
+  return done ? check_shared(layers) : done;
 }
 
 void print(const Options& options) {

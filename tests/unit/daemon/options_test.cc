@@ -357,6 +357,19 @@ TEST_F(OptionsTest, RangesOfAddressesAreNetworks) {
   }
 }
 
+TEST_F(OptionsTest, OptionsOfASharedEngineNeedOne) {
+  const std::string end =
+      " is for daemons that share an engine redis:// or redis+sentinel://, and the engine is "
+      "memory:; leave it out, or choose such an engine\n";
+  const std::vector<std::pair<std::string, std::string>> given = {
+      {"--lease", "3"}, {"--mark", "/tmp/mark"}, {"--advertise", "head:1"}};
+  for (const auto& [flag, value] : given) {
+    EXPECT_EQ(refused({"--engine", "memory:", flag, value}), "c10dd: " + flag + end);
+    accepted({"--engine", "redis://h:1", flag, value});
+  }
+  accepted({"--engine", "memory:", "--lease", "2"});
+}
+
 TEST_F(OptionsTest, UnknownFlagsAndArgumentsAreErrors) {
   EXPECT_EQ(refused({"--lisen=1"}).substr(0, 69),
             "c10dd: unknown option \"--lisen\"; did you mean \"--listen\"? use one of ");
