@@ -15,8 +15,21 @@ constexpr std::chrono::hours kForgetAfter{1};
 }  // namespace
 
 void FleetMember::joined(SteadyTime sent) {
-  news_ = {directory_.fleet()->lease_end(sent), directory_.fleet()->addresses(),
-           directory_.fleet()->others()};
+  news_ = {directory_.fleet()->lease_end(sent), directory_.fleet()->addresses(), others()};
+}
+
+/// Returns the addresses of the daemons that may serve when this one cannot. If no row of another
+/// daemon is there, for instance because somebody has removed the rows, the daemons that were known
+/// last count for a lease: their next heartbeats make their rows anew.
+std::vector<std::string> FleetMember::others() {
+  std::vector<std::string> others = directory_.fleet()->others();
+  const SteadyTime now = loop_.boot_now();
+  if (!others.empty()) {
+    others_known_until_ = now + self_.lease;
+  } else if (now < others_known_until_ && directory_.fleet()->daemons().size() < 2) {
+    others = news_.others;
+  }
+  return others;
 }
 
 void FleetMember::tick() {
@@ -63,7 +76,7 @@ void FleetMember::heard(SteadyTime sent, bool beats, const Heard& heard) {
   note_others();
   if (!beats || !directory_.is_open()) return;
   news_ = {std::max(news_.lease_end, directory_.fleet()->lease_end(sent)),
-           directory_.fleet()->addresses(), directory_.fleet()->others()};
+           directory_.fleet()->addresses(), others()};
   if (!std::exchange(held_, true)) shell_.report({FleetEvent::Kind::lease_renewed});
   shell_.tell(news_);
 }

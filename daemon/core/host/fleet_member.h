@@ -102,6 +102,7 @@ class FleetMember {
   void heard(SteadyTime sent, bool beats, const Heard& heard);
   void state_changed(StateWatch::Verdict verdict);
   void note_others();
+  std::vector<std::string> others();
   std::string why() const;
 
   HostLoop& loop_;
@@ -109,6 +110,7 @@ class FleetMember {
   Shell& shell_;
   store::DaemonFacts self_;
   FleetNews news_;
+  SteadyTime others_known_until_{};
   std::string failure_;  ///< why the last try failed; empty if it did not
   StateWatch watch_;
   std::string told_;                      ///< what was reported to be lost

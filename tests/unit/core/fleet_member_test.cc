@@ -101,6 +101,24 @@ TEST_F(FleetMemberTest, OnlyReadsWhileACommitIsStuckOrTheEngineIsClosed) {
   EXPECT_EQ(told.size(), 1U) << "a reading renews no lease";
 }
 
+TEST_F(FleetMemberTest, RemembersTheOtherDaemonsForALeaseIfTheirRowsVanish) {
+  const std::vector<std::string> other = {"host2"};
+  store::FleetReading alone;
+  alone.daemons = {{self, 1}};
+  alone.incarnation = "one";
+  tick();
+  reply();
+  EXPECT_EQ(member.news().others, other);
+  world.clock += HostWorld::kLease - milliseconds(1);
+  alone.pulse = ++pulse;
+  tick(alone);
+  EXPECT_EQ(member.news().others, other);
+  world.clock += milliseconds(1);
+  alone.pulse = ++pulse;
+  tick(alone);
+  EXPECT_EQ(member.news().others, std::vector<std::string>{});
+}
+
 TEST_F(FleetMemberTest, ALeaseCountsFromWhenTheHeartbeatWasSent) {
   const SteadyTime sent = world.clock;
   tick();
