@@ -111,8 +111,8 @@ ScenarioResult run_takeover(const Options& options) {
         "takeover kills a daemon that it has started, on a Redis that it has started: leave "
         "--daemon and --engine away");
   }
-  check_file_limit("takeover", count);
-  ::setenv("C10DD_LOG", "off", 1);  // each client would say that it has no daemon
+  check_file_limit("takeover", 2 * count);  // each client has a descriptor that wakes its thread
+  ::setenv("C10DD_LOG", "off", 1);          // each client would say that it has no daemon
   ScenarioResult result;
   result.name = "takeover";
   result.counted = "clients";
