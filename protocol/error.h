@@ -42,7 +42,7 @@ struct Failure {
   Code code = Code::internal;
   std::string detail;
   std::vector<MissingRank> missing;    ///< missing or lost ranks, at most limits::kMissingNamed
-  std::vector<std::string> addresses;  ///< of not_owner: the owners
+  std::vector<std::string> addresses;  ///< of the owners, or of daemons that may serve
   Duration retry_after{0};             ///< if unavailable: how long to wait before a retry
   bool recorded = false;  ///< true: this is a barrier's stored outcome, which every rank gets
 };
