@@ -144,7 +144,7 @@ class MemoryEngine final : public Engine {
     return outcomes;
   }
 
-  std::string_view server() const override { return "memory"; }
+  std::string_view server() const override { return memory_->server; }
 
  private:
   bool without_owner(JobNumber job) const { return shared_ && job == 0; }
@@ -241,7 +241,7 @@ class MemoryFleet final : public Fleet {
     return all;
   }
 
-  std::string_view server() const override { return "memory"; }
+  std::string_view server() const override { return memory_->server; }
 
  private:
   const std::shared_ptr<SharedMemory> memory_;

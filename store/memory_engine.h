@@ -29,6 +29,7 @@ class SharedMemory {
   std::uint64_t pulse = 0;  ///< this and the next two: see FleetReading
   std::string rolled_back;
   Bytes accepted;
+  std::string server = "memory";  ///< see Engine::server()
 };
 
 /// Opens an engine on shared memory, for the daemon with this process number.

@@ -186,6 +186,13 @@ std::string FleetHost::not_ready() const {
       server_.weakness);
 }
 
+/// Reads over a new link from now on: the old one may be to a server that is not in charge any
+/// more, and the engine is opened on what the link says.
+void FleetHost::engine_lost(const std::string& suspicion) {
+  asio::post(thread_, [this] { link_.reset(); });
+  member_.engine_lost(suspicion);
+}
+
 void FleetHost::arm_timer() {
   timer_.expires_after(directory_.fleet()->interval());
   timer_.async_wait([this](const boost::system::error_code& cancelled) {

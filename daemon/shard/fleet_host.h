@@ -59,7 +59,7 @@ class FleetHost final : private core::FleetMember::Shell {
 
   /// Notes that the engine was opened or closed; see core::FleetMember.
   void engine_opened() { member_.engine_opened(); }
-  void engine_lost(const std::string& suspicion) { member_.engine_lost(suspicion); }
+  void engine_lost(const std::string& suspicion);
   bool may_open() const { return member_.may_open(); }
   const std::string& rolled_back() const { return member_.rolled_back(); }
 

@@ -223,6 +223,7 @@ void Daemon::lose(const std::string& why, bool rolled_back) {
   world_.note("engine.lost", number_);
   note_trouble(std::chrono::seconds(10));
   directory_->lost();
+  if (member_) link_ = disk_.fleet();
   if (member_) member_->engine_lost(rolled_back ? why : "");
   to_let_go_ = shards_.size();
   for (const auto& shard : shards_) {
@@ -245,6 +246,7 @@ void Daemon::reopen_later() {
     if (dead_) return;
     first().post([this] {
       if (member_ && !member_->may_open()) return reopen_later();
+      if (member_) engine_ = disk_.engine_of(number_);
       static_cast<void>(adopt());
     });
   });

@@ -85,6 +85,8 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   const Swarm& swarm() const { return swarm_; }
   Records& records() { return records_; }
   bool draining() const { return draining_; }
+  /// Its link and its engine lose the server that a promoted one replaces, one after the other.
+  void reach_promoted();
   /// Records a heartbeat of the session, on any loop.
   void heard_of(const SessionId& session);
   /// Takes the report, from any loop, that the engine of this generation no longer works.

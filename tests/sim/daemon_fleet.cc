@@ -60,7 +60,11 @@ void Daemon::ask(bool beats, const store::DaemonFacts& facts,
   world_.after(there + disk_.hangs_for(), [=, this, self = shared_from_this()] {
     core::FleetMember::Heard reading =
         core::unavailable("the server does not reply; check its address");
-    if (!lost && !dead_) reading = beats ? link_->beat(facts) : link_->read();
+    if (beats && link_->server() != engine_->server()) {
+      link_ = disk_.fleet();
+    } else if (!lost && !dead_) {
+      reading = beats ? link_->beat(facts) : link_->read();
+    }
     Duration back = world_.random.skewed(std::chrono::microseconds(50), swarm_.net_most);
     if (late) back = world_.random.between(Duration(0), patience - world_.now());
     if (lost || reply_lost || world_.now() + back > patience) {
@@ -69,6 +73,16 @@ void Daemon::ask(bool beats, const store::DaemonFacts& facts,
     }
     world_.after(back,
                  [this, self, then, reading] { first().post([then, reading] { then(reading); }); });
+  });
+}
+
+void Daemon::reach_promoted() {
+  const Duration most = std::chrono::seconds(4);
+  world_.after(world_.random.between(Duration(0), most), [this, self = shared_from_this()] {
+    if (!dead_) link_ = disk_.fleet();
+  });
+  world_.after(world_.random.between(Duration(0), most), [this, self = shared_from_this()] {
+    if (!dead_) report_lost(generation_, "another server is in charge");
   });
 }
 

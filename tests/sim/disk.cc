@@ -40,6 +40,11 @@ void Disk::put_back(const store::SharedMemory& copy, bool jobs_only) {
   memory_->accepted = copy.accepted;
 }
 
+void Disk::promote(const store::SharedMemory& copy) {
+  memory_ = std::make_shared<store::SharedMemory>(copy);
+  memory_->server = "promoted";
+}
+
 void Disk::roll_back() {
   auto older = std::move(*store::open_engine("memory:"));
   const auto commit = [&](JobNumber job, Revision to, const std::vector<Row>& rows) {

@@ -56,6 +56,9 @@ class Disk {
   store::SharedMemory copy() const { return *memory_; }
   /// Makes an older copy the shared state; only its jobs, if `jobs_only` is set.
   void put_back(const store::SharedMemory& copy, bool jobs_only);
+  /// Makes an older copy the shared state, as a replica that is promoted. Links and engines that
+  /// are open stay with the old server, which goes on taking changes.
+  void promote(const store::SharedMemory& copy);
   const store::SharedMemory& memory() const { return *memory_; }
 
   /// Loses the newest rows of every job, though they were durable; keeps the directory of jobs.

@@ -64,8 +64,9 @@ void Simulation::lose_state() {
              [](const Daemon& daemon) { return daemon.rolled_back().empty() && daemon.serves(); });
 }
 
-/// Makes the copy the state, or erases the state, or takes back the jobs alone: then the owner of a
-/// changed job notices it.
+/// Makes the copy the state, or erases the state, or promotes a server that has the copy while the
+/// old one goes on taking changes, or takes back the jobs alone: then the owner of a changed job
+/// notices it.
 void Simulation::take_state_back(const store::SharedMemory& copy) {
   world_.note("state.lost");
   records_.state_lost = true;
@@ -80,6 +81,11 @@ void Simulation::take_state_back(const store::SharedMemory& copy) {
                   now->second.process == before.process;
   }
   if (world_.random.chance(20)) return disk_.put_back(store::SharedMemory(), false);
+  if (world_.random.chance(30)) {
+    disk_.promote(copy);
+    for (const auto& daemon : fleet_) daemon->reach_promoted();
+    return;
+  }
   disk_.put_back(copy, changed && same_owners && world_.random.chance(40));
 }
 
