@@ -87,7 +87,8 @@ asio::awaitable<Result<std::vector<core::RunOwner>>> ServerOperations::all_owner
 
 asio::awaitable<JobsPage> ServerOperations::owners() {
   JobsPage page;
-  if (!of_.host.directory().fleet()) co_return page;
+  if (!of_.host.directory().is_open()) page.problem = of_.host.not_ready();
+  if (!of_.host.directory().fleet() || !page.problem.empty()) co_return page;
   Result<std::vector<core::RunOwner>> owners = co_await all_owners();
   if (!owners) page.problem = owners.error().detail;
   if (owners) page.owners = std::move(*owners);
@@ -101,7 +102,8 @@ asio::awaitable<DaemonsPage> ServerOperations::daemons() {
     page.daemons.push_back({of_.addresses, kVersion, {}, {}, of_.draining, true, jobs});
     co_return page;
   }
-  const Result<std::vector<core::RunOwner>> owners = co_await all_owners();
+  Result<std::vector<core::RunOwner>> owners = core::unavailable(of_.host.not_ready());
+  if (of_.host.directory().is_open()) owners = co_await all_owners();
   if (!owners) page.problem = owners.error().detail;
   std::map<std::uint64_t, std::size_t> owned;
   if (owners) {
@@ -148,8 +150,9 @@ asio::awaitable<std::vector<JobNumber>> ServerOperations::served_runs(const std:
 asio::awaitable<Result<JobPlaces>> ServerOperations::places_of(const std::string& job) {
   JobPlaces places;
   core::DirectoryHost& directory = of_.host.directory();
-  if (!directory.fleet()) co_return places;
   const std::vector<JobNumber> served = co_await served_runs(job);
+  if (!directory.is_open() && served.empty()) co_return core::unavailable(of_.host.not_ready());
+  if (!directory.fleet() || !directory.is_open()) co_return places;
   const auto missing = [&] {
     std::vector<NamedRun> runs = directory.runs(job);
     std::erase_if(
@@ -214,6 +217,17 @@ asio::awaitable<Result<MoveReport>> ServerOperations::move_job(const std::string
                       "move: this daemon shares its engine {} with no other, so job \"{}\" cannot "
                       "be moved to {}",
                       of_.host.engine_name(), shown, printable(to, limits::kNameBytes));
+  }
+  if (const auto launches = of_.launches.find(job)) {
+    for (const core::PlainRuns::Report& plain : launches->reports()) {
+      if (plain.connections == 0) continue;
+      co_return failure(
+          Code::unavailable,
+          "move: run {} of job \"{}\" is a launch of PyTorch with {} connections, and lives in the "
+          "memory of this daemon: a move would end it; wait for its end, or end it with DELETE "
+          "/v1/jobs/{}/runs/{}",
+          plain.run, shown, plain.connections, shown, plain.run);
+    }
   }
   std::vector<JobNumber> numbers = co_await served_runs(job);
   std::erase_if(numbers, core::VolatileRuns::owns);

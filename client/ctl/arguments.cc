@@ -60,7 +60,7 @@ std::string help() {
          "  --daemon HOST:PORT[,HOST:PORT...]\n"
          "                        addresses of daemons; the first that answers is asked.\n"
          "                        default C10DD_URL, C10DD_ADDR, else 127.0.0.1:29500\n"
-         "  --timeout SECONDS     how long to wait for the reply of a daemon; default 5\n"
+         "  --timeout SECONDS     how long to wait for the reply of a daemon; default 10\n"
          "  -o, --output FORM     table or json; default table\n"
          "  -h, --help            print this help and exit\n"
          "  --version             print the version and exit\n"
@@ -71,6 +71,10 @@ std::string help() {
 /// Reads HOST:PORT, a list of them, or a URL with or without a job.
 Result<std::vector<client::HostPort>> read_daemons(std::string_view from, std::string text) {
   constexpr std::string_view kScheme = "c10dd://";
+  if (!text.starts_with(kScheme) && text.find("://") != std::string::npos) {
+    return failure(Code::invalid_argument, "{} is {}: write HOST:PORT, for example head1:29500",
+                   from, quoted_word(text));
+  }
   if (!text.starts_with(kScheme)) text = std::string(kScheme) + text;
   const std::size_t slash = text.find('/', kScheme.size());
   const Result<client::Url> url = client::parse_url(text.substr(0, slash) + "/any");
@@ -107,7 +111,7 @@ Result<void> check(const Arguments& of) {
     if (of.operands.size() == command.operands.size()) return {};
     std::string usage(command.name);
     for (const std::string_view operand : command.operands) usage.append(" ").append(operand);
-    return refused(format("{} operands were given; write c10ddctl {}", of.operands.size(), usage));
+    return refused(format("wrong number of operands; write c10ddctl {}", usage));
   }
   if (of.command.empty()) return refused("no command was given");
   return refused(format("unknown command {}{}", quoted_word(of.command), meant(of.command, known)));
@@ -116,7 +120,7 @@ Result<void> check(const Arguments& of) {
 /// The values of the options as text.
 struct Words {
   std::string daemon;
-  std::string timeout = "5";
+  std::string timeout = "10";
   std::string output = "table";
 };
 

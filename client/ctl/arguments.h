@@ -14,8 +14,8 @@
 namespace c10dd::ctl {
 
 struct Arguments {
-  std::vector<client::HostPort> daemons;    ///< in the order in which they are asked
-  std::chrono::milliseconds timeout{5000};  ///< for the reply of one daemon
+  std::vector<client::HostPort> daemons;      ///< in the order in which they are asked
+  std::chrono::milliseconds timeout{10'000};  ///< for the reply of one daemon
   bool json = false;
   std::string command;
   std::vector<std::string> operands;  ///< as many as the command needs

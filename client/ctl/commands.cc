@@ -154,6 +154,20 @@ Outcome status(const Arguments& of) {
   return outcome;
 }
 
+/// Returns whether a daemon of /v1/daemons was not heard for its lease.
+bool is_silent(const json::value& row) {
+  boost::system::error_code none;
+  const json::value* const lease = row.find_pointer("/lease_seconds", none);
+  const json::value* const silent = row.find_pointer("/silence_ms", none);
+  if (lease == nullptr || silent == nullptr || lease->is_null() || silent->is_null()) return false;
+  return silent->to_number<double>() >= 1000 * lease->to_number<double>();
+}
+
+std::string state_of(const json::value& row) {
+  if (is_silent(row)) return "silent: dead, or cut off";
+  return cell(row, "/draining") == "yes" ? "shutting down" : "serves";
+}
+
 Outcome daemons(const Arguments& of) {
   const Page page = page_of(ask_any(of, {.path = "/v1/daemons"}));
   if (!page.body) return page.failed;
@@ -163,18 +177,18 @@ Outcome daemons(const Arguments& of) {
     const std::string silent = cell(row, "/silence_ms");
     table.add({first_address(row, "/addresses"), cell(row, "/version"),
                lease.empty() ? "" : lease + " s", silent.empty() ? "" : silent + " ms",
-               cell(row, "/jobs"), cell(row, "/draining") == "yes" ? "shutting down" : ""});
+               cell(row, "/jobs"), state_of(row)});
   }
   return shown(of, *page.body, table);
 }
 
-/// The other daemons of the fleet, at their first addresses.
+/// The other daemons of the fleet that are not silent, at their first addresses.
 std::vector<client::HostPort> others_of(const Arguments& of) {
   std::vector<client::HostPort> others;
   const Page fleet = page_of(ask_any(of, {.path = "/v1/daemons"}));
   if (!fleet.body) return others;
   for (const json::value& row : list_in(*fleet.body, "daemons")) {
-    if (cell(row, "/here") == "yes") continue;
+    if (cell(row, "/here") == "yes" || is_silent(row)) continue;
     const auto url = client::parse_url("c10dd://" + first_address(row, "/addresses") + "/any");
     if (url) others.push_back(url->daemons.front());
   }
@@ -212,7 +226,9 @@ Outcome jobs(const Arguments& of) {
   }
   page.body->as_object()["jobs"] = std::move(list);
   Outcome outcome = shown(of, *page.body, table);
-  if (outcome.error.empty()) outcome.error = silent;
+  if (outcome.error.empty() && !silent.empty()) {
+    outcome = {exit_code::kTryAgain, outcome.output, silent};
+  }
   return outcome;
 }
 

@@ -180,8 +180,14 @@ std::string EngineHost::not_ready() const {
     return format("engine {} is not open: {}{}{}", engine_name_, lost_, cause.empty() ? "" : "; ",
                   cause);
   }
+  const std::string stuck = stuck_commit();
+  return stuck.empty() && fleet_ ? fleet_->not_ready() : stuck;
+}
+
+/// Returns the age of a commit that takes too long, as a text for users, or an empty text.
+std::string EngineHost::stuck_commit() const {
   const auto age = std::chrono::floor<std::chrono::seconds>(commit_age());
-  if (age < kCommitAge) return fleet_ ? fleet_->not_ready() : std::string();
+  if (age < kCommitAge) return {};
   return format(
       "engine {}: a commit has not ended for {} s, limit {} s; check the disk or the server that "
       "it "
@@ -201,7 +207,7 @@ Duration EngineHost::commit_age() const {
 /// Checks once per second whether a commit is stuck, and logs each change of the result.
 /// not_ready() does not depend on this check.
 void EngineHost::watch_commits() {
-  const std::string why = lost_.empty() ? not_ready() : "";
+  const std::string why = lost_.empty() ? stuck_commit() : "";
   const bool stuck = !why.empty();
   if (stuck != std::exchange(stuck_, stuck)) {
     if (stuck) {

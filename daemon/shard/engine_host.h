@@ -141,6 +141,7 @@ class EngineHost final : private core::DirectoryHost::Shell {
                                    TimePoint now);
   void arm_timer();
   void lose(const std::string& why, bool rolled_back);
+  std::string stuck_commit() const;
   void reopen_later();
   void reopened(Result<Opened> opened);
   void take(Opened opened);

@@ -75,7 +75,8 @@ Result<void> FleetHost::check_server() {
 Result<void> FleetHost::check_state() {
   Result<core::StateMark> mark = mark_.read();
   if (!mark) {
-    if (!options_.accept_rollback || mark.error().code != Code::malformed) return mark.error();
+    if (mark.error().code != Code::malformed) return MarkFile::unusable(mark.error());
+    if (!options_.accept_rollback) return mark.error();
     spdlog::warn("event=mark_given_up reason={}", quoted(mark.error().detail));
     mark = core::StateMark{};
   }
@@ -83,7 +84,9 @@ Result<void> FleetHost::check_state() {
   watch = core::StateWatch(*mark);
   const Heard reading = link_->read();
   if (!reading) return reading.error();
-  if (watch.read(*reading) != core::StateWatch::Verdict::rolled_back) return {};
+  if (watch.read(*reading) != core::StateWatch::Verdict::rolled_back) {
+    return mark_.write_first(watch.mark());
+  }
   if (!options_.accept_rollback) {
     return failure(Code::state_rolled_back, "{}: {}; {}", store::without_password(options_.engine),
                    watch.rolled_back(), core::rollback_remedy());
@@ -219,13 +222,20 @@ void FleetHost::ask(bool beats, const store::DaemonFacts& self, std::function<vo
 /// Sends a heartbeat, or only reads. Called on thread_.
 FleetHost::Heard FleetHost::ask_link(bool beats, const store::DaemonFacts& self,
                                      const std::string& server) {
-  if (!link_) {
+  const bool is_new = !link_;
+  if (is_new) {
     if (Result<void> opened = open_link(); !opened) return opened.error();
   }
   if (beats && link_->server() != server) {
+    const char* const why = "Redis was started again, or another server is in charge";
+    // A new link shows which server is in charge now, so the engine is on one that is not.
+    if (is_new) {
+      asio::post(loop_, [this, server, why] {
+        if (engine_.server() == server) engine_.lose(why);
+      });
+    }
     link_.reset();
-    return failure(Code::unavailable,
-                   "the engine and the fleet are on two servers; one was started again");
+    return failure(Code::unavailable, "{}; the engine is opened on it", why);
   }
   Heard reading = beats ? link_->beat(self) : link_->read();
   if (!reading) link_.reset();

@@ -36,6 +36,17 @@ Result<core::StateMark> MarkFile::read() {
       path_);
 }
 
+Failure MarkFile::unusable(const Failure& why) {
+  return failure(Code::invalid_argument, "{}; give a file that this daemon can write", why.detail);
+}
+
+Result<void> MarkFile::write_first(const core::StateMark& mark) {
+  if (!file_) return {};
+  const Result<void> written = file_->write(wire::encode(mark));
+  if (written) return {};
+  return unusable(failure(written.error().code, "--mark: {}", written.error().detail));
+}
+
 void MarkFile::write(const core::StateMark& mark) {
   if (!file_ || writing_.exchange(true)) return;
   boost::asio::post(thread_, [this, body = wire::encode(mark)] {

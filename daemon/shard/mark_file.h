@@ -22,6 +22,12 @@ class MarkFile {
   /// the file is damaged. Blocks. Called before write().
   Result<core::StateMark> read();
 
+  /// Writes the first mark of this process, so that a start fails if no mark can be written.
+  /// Blocks.
+  Result<void> write_first(const core::StateMark& mark);
+  /// Returns the failure of a start whose file cannot be used.
+  static Failure unusable(const Failure& why);
+
   /// Writes a mark, unless the write before has not ended: then the next one is soon enough.
   void write(const core::StateMark& mark);
 

@@ -25,7 +25,8 @@ void OwnerLookup::find(std::vector<JobNumber> jobs, std::function<void(Result<Fo
 }
 
 Result<OwnerLookup::Found> OwnerLookup::ask(const std::vector<JobNumber>& jobs) {
-  if (!link_) {
+  const bool was_open = link_ != nullptr;
+  if (!was_open) {
     Result<std::unique_ptr<store::Fleet>> link = store::open_fleet(url_);
     if (!link) return core::unavailable(link.error().detail);
     link_ = std::move(*link);
@@ -35,6 +36,7 @@ Result<OwnerLookup::Found> OwnerLookup::ask(const std::vector<JobNumber>& jobs) 
       fleet ? link_->owners(jobs) : fleet.error();
   if (owners) return Found{std::move(*fleet), std::move(*owners)};
   link_.reset();
+  if (was_open) return ask(jobs);  // the server may have closed the link since the last lookup
   return core::unavailable(owners.error().detail);
 }
 

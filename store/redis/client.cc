@@ -122,7 +122,7 @@ std::string RedisClient::where() const {
 
 Failure RedisClient::lost() const {
   return failure(Code::unavailable,
-                 where() + cause_ + "; check the server and open the engine again");
+                 where() + cause_ + "; check that Redis runs there");
 }
 
 Failure RedisClient::drop(const std::string& cause) {

@@ -15,6 +15,7 @@ import unittest
 
 from daemon import reserve_port
 from fleet_test import ExactlyOnce, Fleet, LEASE, PATIENCE, SLOWDOWN
+from tcpstore_wire import Client
 from wire import Wire
 
 
@@ -303,6 +304,19 @@ class Moves(Doors):
         self.assertIn("event=job_moved", first.errors())
         self.assertEqual(1, self.metric(first, "c10dd_moves_total"))
         self.assertNotIn("job_taken_over", "".join(d.errors() for d in self.fleet))
+
+    def test_a_launch_of_pytorch_is_not_ended_by_a_move(self):
+        first, second, _ = self.fleet
+        rank = Client.of_process(first.address, 77)
+        self.addCleanup(rank.close)
+        self.assertEqual(1, rank.join())
+        for asked in (first, second):
+            status, body = move(asked, "torch", address(second))
+            self.assertEqual(409, status, body)
+            self.assertIn('run plain-1 of job "torch" is a launch of PyTorch with 1 connections', body["error"]["detail"])
+        self.assertEqual(2, rank.join())
+        rank.close()
+        self.wait_for("the move", lambda: move(first, "torch", address(second))[0] == 200)
 
     def test_all_runs_of_a_job_move(self):
         first, second, third = self.fleet

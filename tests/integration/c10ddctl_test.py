@@ -85,9 +85,9 @@ class OfAFleet(Fleet):
         first.kill()
         both = f"{address(first)},{address(second)}"
         code, out, error = ctl("--daemon", both, "jobs")
-        self.assertEqual(0, code, error)
-        self.assertEqual({"A", "B"}, {row["JOB"] for row in rows(out)})
+        self.assertEqual(75, code, "not silent for its lease yet")
         self.assertIn(f"no daemon answers at {address(first)}", error)
+        self.assertEqual({"A", "B"}, {row["JOB"] for row in rows(out)})
         code, out, _ = ctl("--daemon", both, "status")
         self.assertEqual(75, code)
         self.assertEqual(["no", "yes"], [row["READY"] for row in rows(out)])
@@ -96,6 +96,11 @@ class OfAFleet(Fleet):
         self.assertEqual(75, code, "its owner is silent")
         self.assertIn(address(first), error)
         self.wait_for("a takeover", lambda: ctl("--daemon", both, "job", "A")[0] == 0)
+        code, out, error = ctl("--daemon", both, "jobs")
+        self.assertEqual((0, ""), (code, error))
+        code, out, _ = ctl("--daemon", both, "daemons")
+        self.assertEqual({address(first): "silent: dead, or cut off", address(second): "serves"},
+                         {row["DAEMON"]: row["STATE"] for row in rows(out)})
         os.kill(second.process.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, second.process.pid, signal.SIGCONT)
         began = time.monotonic()
@@ -103,6 +108,17 @@ class OfAFleet(Fleet):
         self.assertEqual(75, code)
         self.assertIn("whether it has done this is not known", error)
         self.assertLess(time.monotonic() - began, LEASE * 5)
+
+
+    def test_nothing_is_said_to_be_gone_while_nothing_is_served(self):
+        first, second = self.fleet
+        self.serve(first, "A")
+        self.redis_call("FLUSHALL")
+        self.wait_for("the loss", lambda: ctl("--daemon", address(first), "status")[0] == 75)
+        for words in (("jobs",), ("job", "A"), ("move", "A", address(second)), ("daemons",)):
+            code, _, error = ctl("--daemon", address(first), *words)
+            self.assertEqual(75, code, (words, error))
+            self.assertIn("state_rolled_back", error, words)
 
 
 class Alone(unittest.TestCase):
@@ -136,12 +152,13 @@ class Alone(unittest.TestCase):
     def test_bad_command_lines(self):
         for words, text in ((("jobz",), 'unknown command "jobz"; did you mean "jobs"?'),
                             ((), "no command was given"),
-                            (("job",), "0 operands were given; write c10ddctl job NAME"),
-                            (("jobs", "x"), "1 operands were given; write c10ddctl jobs"),
+                            (("job",), "wrong number of operands; write c10ddctl job NAME"),
+                            (("jobs", "x"), "wrong number of operands; write c10ddctl jobs"),
                             (("--deamon", "x", "jobs"), 'did you mean "--daemon"?'),
                             (("jobs", "--daemon"), "--daemon needs a value"),
                             (("jobs", "--timeout", "soon"), '--timeout is "soon": expected seconds, 0.1 to 3600'),
                             (("jobs", "-o", "xml"), '--output is "xml": expected table or json'),
+                            (("jobs", "--daemon", "http://a:1"), '--daemon is "http://a:1": write HOST:PORT'),
                             (("jobs", "--daemon", "a:99999"), "--daemon: ")):
             code, out, error = ctl(*words)
             self.assertEqual((64, ""), (code, out), words)

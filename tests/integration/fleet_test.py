@@ -14,7 +14,7 @@ import time
 import unittest
 
 from daemon import Daemon, SLOWDOWN
-from redis_server import redis_server
+from redis_server import Redis, redis_server
 from resp import command
 from wire import Wire
 
@@ -31,6 +31,7 @@ class Fleet(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.stack = contextlib.ExitStack()
         self.addCleanup(self.stack.close)
+        self.folder = folder.name
         self.port, self.redis = self.stack.enter_context(redis_server(folder.name))
         self.fleet = [self.stack.enter_context(self.daemon()) for _ in range(self.daemons)]
 
@@ -222,6 +223,28 @@ class Takeover(Fleet):
             return reply.code == "ok"
         self.wait_for("the takeover", told)
         self.assertTrue(any("does not hear" in detail for code, detail in replies if code == "unavailable"), replies)
+
+
+class RedisRestart(Fleet):
+    options = ["--lease", "2"]
+
+    def test_a_restart_of_redis_moves_no_job(self):
+        first, second = self.fleet
+        self.until_ok([first], "A", lambda client: client.set("k", "v"))
+        for _ in range(3):
+            self.redis.kill()
+            self.redis.wait()
+            time.sleep(2.5)  # longer than the lease
+            server = self.stack.enter_context(Redis(self.folder, port=self.port))
+            self.redis = server.process
+            began = time.monotonic()
+            self.assertIn("%s:%d" % first.address, self.redirect(second, "A").detail)
+            self.until_ok([first], "A", lambda client: client.get("k"))
+            self.assertLess(time.monotonic() - began, 2 * SLOWDOWN)
+            self.assertEqual(200, second.http("/v1/jobs/A")[0])
+        for daemon in self.fleet:
+            self.assertNotIn("job_taken_over", daemon.errors())
+            self.assertIn("Redis was started again, or another server is in charge", daemon.errors())
 
 
 class ExactlyOnce(Fleet):

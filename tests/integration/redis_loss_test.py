@@ -33,12 +33,12 @@ class RedisLoss(unittest.TestCase):
     def redis(self, *words):
         return command(self.port, *words)
 
-    def refused(self, *options):
+    def refused(self, *options, code=78):
         """The text of a daemon that does not start on this state."""
         daemon = Daemon("--lease", "1", *options, engine=f"redis://127.0.0.1:{self.port}")
         daemon.log.close()
         done = subprocess.run(daemon.command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        self.assertEqual(78, done.returncode, done.stderr)
+        self.assertEqual(code, done.returncode, done.stderr)
         return done.stderr
 
     def wait_until_stopped(self, daemon, reason):
@@ -127,8 +127,9 @@ class RedisLoss(unittest.TestCase):
         mark = os.path.join(self.folder, "mark")
         marked = self.start("--mark", mark)
         self.set("A", "1", marked)
+        self.assertTrue(os.path.exists(mark))
         until = time.monotonic() + PATIENCE
-        while not os.path.exists(mark):
+        while int(self.redis("HGET", "c10dd:pulse", "count")) < 10:  # with newer marks
             self.assertLess(time.monotonic(), until, marked.errors())
             time.sleep(0.05)
         marked.stop()
@@ -152,6 +153,10 @@ class RedisLoss(unittest.TestCase):
         with open(mark, "r+b") as file:
             file.write(bytes(8192))
         self.assertIn("is damaged in both of its slots", self.refused("--mark", mark))
+
+    def test_a_mark_that_cannot_be_written_ends_the_start(self):
+        for mark in (self.folder, os.path.join(self.folder, "none", "mark")):
+            self.assertIn(f"--mark: {mark}", self.refused("--mark", mark, code=64))
 
     def test_jobs_without_a_name_are_noticed_at_the_start(self):
         self.set("A", "1")
