@@ -223,10 +223,11 @@ asio::awaitable<Result<MoveReport>> ServerOperations::move_job(const std::string
       if (plain.connections == 0) continue;
       co_return failure(
           Code::unavailable,
-          "move: run {} of job \"{}\" is a launch of PyTorch with {} connections, and lives in the "
+          "move: run {} of job \"{}\" is a launch of PyTorch with {} connection{}, and lives in "
+          "the "
           "memory of this daemon: a move would end it; wait for its end, or end it with DELETE "
           "/v1/jobs/{}/runs/{}",
-          plain.run, shown, plain.connections, shown, plain.run);
+          plain.run, shown, plain.connections, plain.connections == 1 ? "" : "s", shown, plain.run);
     }
   }
   std::vector<JobNumber> numbers = co_await served_runs(job);

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several daemons that share one Redis server, one of which serves the job of the demo."""
 import json
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -9,17 +8,6 @@ import urllib.request
 from processes import Failed
 
 PATIENCE = 30  # seconds until a daemon serves the job
-
-
-def redis(engine, *words):
-    """The reply of Redis to a command whose reply is a string; empty if there is none."""
-    host, port = engine.removeprefix("redis://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as link:
-        link.sendall(b"*%d\r\n" % len(words) +
-                     b"".join(b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words))
-        with link.makefile("rb") as stream:
-            size = int(stream.readline()[1:])
-            return stream.read(max(size, 0)).decode()
 
 
 class Fleet:
@@ -65,10 +53,10 @@ class Fleet:
                     continue
                 with urllib.request.urlopen(f"http://{daemon.address}/v1/jobs", timeout=10) as reply:
                     jobs = json.load(reply)["jobs"]
-                numbers = [job["number"] for job in jobs if job["job"] == self.job]
-                if numbers:
-                    name = redis(self.engine, "HGET", f"c10dd:{{{numbers[0]}}}:meta", "owner")
-                    return daemon, int(name.split(":")[0])
+                for job in jobs:
+                    owner = job.get("owner")
+                    if job["job"] == self.job and owner and owner["here"]:
+                        return daemon, owner["epoch"]
             time.sleep(0.02)
         raise Failed(f"no daemon serves the job within {PATIENCE} s")
 

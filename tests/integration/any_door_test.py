@@ -313,7 +313,7 @@ class Moves(Doors):
         for asked in (first, second):
             status, body = move(asked, "torch", address(second))
             self.assertEqual(409, status, body)
-            self.assertIn('run plain-1 of job "torch" is a launch of PyTorch with 1 connections', body["error"]["detail"])
+            self.assertIn('run plain-1 of job "torch" is a launch of PyTorch with 1 connection,', body["error"]["detail"])
         self.assertEqual(2, rank.join())
         rank.close()
         self.wait_for("the move", lambda: move(first, "torch", address(second))[0] == 200)

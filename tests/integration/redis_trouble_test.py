@@ -282,12 +282,8 @@ class Promoted(Scene):
         return self.said("state_rolled_back: "), self.stops()
 
 
-class OldPrimary(Scene):
+class OldPrimary(Promoted):
     """the old primary still written to, then made a replica"""
-    expected = "stops, names it"
-
-    def before_daemons(self):
-        self.other = self.replica("two", self.redis.port)
 
     def trouble(self):
         self.call("REPLICAOF", "NO", "ONE", server=self.other)
