@@ -117,8 +117,8 @@ BANNED = [
     Banned(r"\bsystem_clock\b", "system_clock in a core; pass now as an argument", CORES),
     Banned(r"::now\(|\b(?:clock_gettime|gettimeofday)\b|\bstd::time\(",
            "a clock is read; pass now as an argument", CORES + ("store/*",),
-           # They tell how long rounds took, and wait between two attempts.
-           but=("store/group_commit.cc", "store/rocks/room.cc")),
+           # They tell how long commits took, wait between two attempts, and limit how long a call blocks.
+           but=("store/group_commit.cc", "store/rocks/room.cc", "store/redis/socket.cc")),
     Banned(r"\brandom_device\b|\bs?rand\(|_distribution\b",
            "randomness in a core; pass a seed and use the engine's bits", CORES),
     Banned(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(",

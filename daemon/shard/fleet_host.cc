@@ -45,18 +45,11 @@ FleetHost::FleetHost(Loop& loop, const Options& options, std::vector<std::string
       mark_(options.mark),
       timer_(loop),
       look_timer_(loop),
-      watch_(store::watch_server(options.engine)) {}
+      watch_(store::watch_server(options.engine)),
+      // A reply that is late must not cost the lease: there must be time for another try.
+      link_([&options] { return store::open_fleet(options.engine, options.lease / 3); }) {}
 
 FleetHost::~FleetHost() = default;
-
-/// A reply that is late must not cost the lease: there must be time for another try.
-Result<void> FleetHost::open_link() {
-  Result<std::unique_ptr<store::Fleet>> link =
-      store::open_fleet(options_.engine, options_.lease / 3);
-  if (!link) return link.error();
-  link_ = std::move(*link);
-  return {};
-}
 
 /// Checks that the server keeps what it acknowledges.
 Result<void> FleetHost::check_server() {
@@ -82,7 +75,7 @@ Result<void> FleetHost::check_state() {
   }
   core::StateWatch& watch = member_.watch();
   watch = core::StateWatch(*mark);
-  const Heard reading = link_->read();
+  const Result<store::FleetReading> reading = link_.fleet()->read();
   if (!reading) return reading.error();
   if (watch.read(*reading) != core::StateWatch::Verdict::rolled_back) {
     return mark_.write_first(watch.mark());
@@ -96,7 +89,8 @@ Result<void> FleetHost::check_state() {
 }
 
 Result<void> FleetHost::accept_loss(const Bytes& incarnation) {
-  if (Result<void> accepted = link_->accept_rollback(incarnation); !accepted) return accepted;
+  if (Result<void> accepted = link_.fleet()->accept_rollback(incarnation); !accepted)
+    return accepted;
   member_.watch().accept(incarnation);
   return {};
 }
@@ -106,7 +100,7 @@ Result<core::FleetView> FleetHost::wait_for_room() {
   const store::DaemonFacts& self = member_.self();
   core::FleetView view(self.process, self.lease);
   for (int readings = 0;; ++readings) {
-    const Heard reading = link_->read();
+    const Result<store::FleetReading> reading = link_.fleet()->read();
     if (!reading) return reading.error();
     view.read(reading->daemons, std::chrono::steady_clock::now());
     const std::optional<core::Conflict> conflict = core::conflict_of(self, view);
@@ -125,12 +119,12 @@ Result<core::FleetView> FleetHost::wait_for_room() {
 
 Result<void> FleetHost::join() {
   if (Result<void> checked = check_server(); !checked) return checked;
-  if (Result<void> opened = open_link(); !opened) return opened;
+  if (Result<void> opened = link_.open(); !opened) return opened;
   if (Result<void> checked = check_state(); !checked) return checked;
   Result<core::FleetView> view = wait_for_room();
   if (!view) return view.error();
   const core::SteadyTime sent = loop_.boot_now();
-  const Heard reading = link_->beat(member_.self());
+  const Result<store::FleetReading> reading = link_.fleet()->beat(member_.self());
   if (!reading) return reading.error();
   view->read(reading->daemons, std::chrono::steady_clock::now());
   const store::DaemonFacts& self = member_.self();
@@ -193,7 +187,7 @@ std::string FleetHost::not_ready() const {
 /// Reads over a new link from now on: the old one may be to a server that is not in charge any
 /// more, and the engine is opened on what the link says.
 void FleetHost::engine_lost(const std::string& suspicion) {
-  asio::post(thread_, [this] { link_.reset(); });
+  asio::post(thread_, [this] { link_.close(); });
   member_.engine_lost(suspicion);
 }
 
@@ -214,44 +208,21 @@ void FleetHost::turn_all(std::function<void()> then) {
 void FleetHost::ask(bool beats, const store::DaemonFacts& self, std::function<void(Heard)> then) {
   asio::post(thread_,
              [this, beats, self, server = engine_.server(), then = std::move(then)]() mutable {
-               asio::post(loop_, [then = std::move(then), reading = ask_link(beats, self, server)] {
-                 then(reading);
+               asio::post(loop_, [then = std::move(then), heard = link_.ask(beats, self, server)] {
+                 then(heard);
                });
              });
 }
 
-/// Sends a heartbeat, or only reads. Called on thread_.
-FleetHost::Heard FleetHost::ask_link(bool beats, const store::DaemonFacts& self,
-                                     const std::string& server) {
-  const bool is_new = !link_;
-  if (is_new) {
-    if (Result<void> opened = open_link(); !opened) return opened.error();
-  }
-  if (beats && link_->server() != server) {
-    const char* const why = "Redis was started again, or another server is in charge";
-    // A new link shows which server is in charge now, so the engine is on one that is not.
-    if (is_new) {
-      asio::post(loop_, [this, server, why] {
-        if (engine_.server() == server) engine_.lose(why);
-      });
-    }
-    link_.reset();
-    return failure(Code::unavailable, "{}; the engine is opened on it", why);
-  }
-  Heard reading = beats ? link_->beat(self) : link_->read();
-  if (!reading) link_.reset();
-  return reading;
-}
-
 void FleetHost::remove(std::uint64_t process, std::uint64_t beats) {
   asio::post(thread_, [this, process, beats] {
-    if (link_) static_cast<void>(link_->remove(process, beats));
+    if (link_.fleet()) static_cast<void>(link_.fleet()->remove(process, beats));
   });
 }
 
 void FleetHost::report_rollback(const std::string& what) {
   asio::post(thread_, [this, what] {
-    if (link_) static_cast<void>(link_->report_rollback(what));
+    if (link_.fleet()) static_cast<void>(link_.fleet()->report_rollback(what));
   });
 }
 
@@ -283,12 +254,12 @@ void FleetHost::report(const core::FleetEvent& event) {
 
 void FleetHost::leave() {
   thread_.join();
-  if (!link_ || !directory_.fleet()) return;
-  const Heard reading = link_->read();
+  if (!link_.fleet() || !directory_.fleet()) return;
+  const Result<store::FleetReading> reading = link_.fleet()->read();
   if (!reading) return;
   for (const store::DaemonRow& row : reading->daemons) {
     if (row.facts.process != member_.self().process) continue;
-    static_cast<void>(link_->remove(row.facts.process, row.beats));
+    static_cast<void>(link_.fleet()->remove(row.facts.process, row.beats));
   }
 }
 

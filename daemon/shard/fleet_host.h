@@ -83,8 +83,6 @@ class FleetHost final : private core::FleetMember::Shell {
   Result<void> check_state();
   Result<void> check_server();
   Result<core::FleetView> wait_for_room();
-  Result<void> open_link();
-  Heard ask_link(bool beats, const store::DaemonFacts& self, const std::string& server);
   void arm_timer();
   void look_later();
   void looked(const Result<store::ServerState>& state);
@@ -101,7 +99,7 @@ class FleetHost final : private core::FleetMember::Shell {
   boost::asio::steady_timer look_timer_;
   store::ServerState server_;                  ///< as the newest look has shown it
   std::unique_ptr<store::ServerWatch> watch_;  ///< used on look_thread_, and while no loop runs
-  std::unique_ptr<store::Fleet> link_;         ///< used on thread_, and while no loop runs
+  core::FleetLink link_;                       ///< used on thread_, and while no loop runs
   boost::asio::thread_pool look_thread_{1};
   boost::asio::thread_pool thread_{1};  ///< the last member, so destroyed first
 };

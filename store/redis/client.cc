@@ -121,8 +121,7 @@ std::string RedisClient::where() const {
 }
 
 Failure RedisClient::lost() const {
-  return failure(Code::unavailable,
-                 where() + cause_ + "; check that Redis runs there");
+  return failure(Code::unavailable, where() + cause_ + "; check that Redis runs there");
 }
 
 Failure RedisClient::drop(const std::string& cause) {

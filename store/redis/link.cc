@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// hiredis connects and parses replies. This file itself sends the commands, with MSG_NOSIGNAL, so
-// that sending to a closed connection returns an error and raises no signal.
+// hiredis parses the replies; RedisSocket sends and receives.
 #include "store/redis/link.h"
 
 #include <hiredis/hiredis.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 
-#include <cerrno>
-#include <cstring>
+#include <array>
+#include <utility>
 
 #include "protocol/format.h"
 #include "protocol/parse.h"
-#include "protocol/wording.h"
+#include "store/redis/socket.h"
 
 namespace c10dd::store {
 namespace {
@@ -22,7 +18,7 @@ constexpr int kReplyElements = 1024 * 1024;
 
 struct Free {
   void operator()(redisReply* reply) const { freeReplyObject(reply); }
-  void operator()(redisContext* context) const { redisFree(context); }
+  void operator()(redisReader* reader) const { redisReaderFree(reader); }
 };
 
 /// Returns a copy of `standard`, the functions with which hiredis makes replies. In the copy,
@@ -69,52 +65,34 @@ RedisReply copy_of(const redisReply& reply) {
   return copy;
 }
 
-timeval timeval_of(Duration time) {
-  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
-  return {us / 1'000'000, us % 1'000'000};
-}
-
 class HiredisLink final : public RedisLink {
  public:
-  HiredisLink(std::unique_ptr<redisContext, Free> context, Duration patience)
-      : context_(std::move(context)), patience_(patience) {
-    context_->reader->fn = bounded(*context_->reader->fn);
+  explicit HiredisLink(RedisSocket socket)
+      : socket_(std::move(socket)), reader_(redisReaderCreate()) {
+    if (!reader_) throw std::bad_alloc();
+    reader_->fn = bounded(*reader_->fn);
   }
 
-  Result<void> send(std::string_view bytes) override {
-    while (!bytes.empty()) {
-      const ssize_t sent = ::send(context_->fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0) return broken(errno);
-      bytes.remove_prefix(static_cast<std::size_t>(sent));
-    }
-    return {};
-  }
+  Result<void> send(std::string_view bytes) override { return socket_.send(bytes); }
 
   Result<RedisReply> receive(std::size_t bytes_max) override {
-    redisReader& reader = *context_->reader;
     void* reply = nullptr;
-    while (redisReaderGetReply(&reader, &reply) == REDIS_OK && !reply) {
-      if (reader.len > bytes_max) {
+    while (redisReaderGetReply(reader_.get(), &reply) == REDIS_OK && !reply) {
+      if (reader_->len > bytes_max) {
         return failure(Code::unavailable, "reply longer than the limit of {} bytes", bytes_max);
       }
-      errno = 0;  // stays 0 if the server closed the connection
-      if (redisBufferRead(context_.get()) != REDIS_OK) {
-        return errno != 0 ? broken(errno) : failure(Code::unavailable, context_->errstr);
-      }
+      const Result<std::size_t> received = socket_.receive(buffer_);
+      if (!received) return received.error();
+      redisReaderFeed(reader_.get(), buffer_.data(), *received);
     }
-    if (!reply) return failure(Code::unavailable, reader.errstr);
+    if (!reply) return failure(Code::unavailable, reader_->errstr);
     return copy_of(*std::unique_ptr<redisReply, Free>(static_cast<redisReply*>(reply)));
   }
 
  private:
-  Failure broken(int error) const {
-    if (error == EAGAIN) return failure(Code::unavailable, "no reply within {}", human(patience_));
-    return failure(Code::unavailable, "{}", std::strerror(error));
-  }
-
-  std::unique_ptr<redisContext, Free> context_;
-  const Duration patience_;
+  RedisSocket socket_;
+  std::unique_ptr<redisReader, Free> reader_;
+  std::array<char, 16 * 1024> buffer_;
 };
 
 }  // namespace
@@ -127,17 +105,9 @@ bool RedisReply::number(std::uint64_t& value) const {
 
 Result<std::unique_ptr<RedisLink>> RedisLink::open(const std::string& host, std::uint16_t port,
                                                    Duration patience) {
-  const timeval timeout = timeval_of(patience);
-  std::unique_ptr<redisContext, Free> context(redisConnectWithTimeout(host.c_str(), port, timeout));
-  if (!context) return failure(Code::unavailable, "out of memory");
-  if (context->err != 0 || redisSetTimeout(context.get(), timeout) != REDIS_OK ||
-      redisEnableKeepAlive(context.get()) != REDIS_OK) {
-    return failure(Code::unavailable, context->errstr);
-  }
-  // Bytes that nobody acknowledges end a connection that waits for no reply.
-  const auto unacknowledged = static_cast<unsigned>(patience / std::chrono::milliseconds(1));
-  ::setsockopt(context->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged, sizeof unacknowledged);
-  return std::unique_ptr<RedisLink>(std::make_unique<HiredisLink>(std::move(context), patience));
+  Result<RedisSocket> socket = RedisSocket::connect(host, port, patience);
+  if (!socket) return socket.error();
+  return std::unique_ptr<RedisLink>(std::make_unique<HiredisLink>(std::move(*socket)));
 }
 
 }  // namespace c10dd::store

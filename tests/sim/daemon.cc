@@ -25,7 +25,8 @@ Daemon::Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, D
       number_(number),
       place_(place),
       growth_(kMuchRoom),
-      engine_(disk.engine_of(number)) {
+      engine_(disk.engine_of(number)),
+      link_([&disk] { return Result<std::unique_ptr<store::Fleet>>(disk.fleet()); }) {
   growth_.watch("the disk", kReserve, kMinimum);
   growth_.set_free(kMuchRoom);
   for (unsigned i = 0; i < swarm.shards; ++i) {
@@ -72,7 +73,7 @@ bool Daemon::adopt(const core::AcceptedLoss& loss) {
   intact_ = std::make_shared<bool>(true);
   witness_ = read->directory->witness();
   if (!loss.why.empty()) {
-    static_cast<void>(link_->accept_rollback(witness_.value));
+    static_cast<void>(link_.fleet()->accept_rollback(witness_.value));
     member_->watch().accept(witness_.value);
   }
   const core::EngineState engine{++generation_, read->directory->incarnation(), swarm_.shared,
@@ -223,7 +224,7 @@ void Daemon::lose(const std::string& why, bool rolled_back) {
   world_.note("engine.lost", number_);
   note_trouble(std::chrono::seconds(10));
   directory_->lost();
-  if (member_) link_ = disk_.fleet();
+  link_.close();
   if (member_) member_->engine_lost(rolled_back ? why : "");
   to_let_go_ = shards_.size();
   for (const auto& shard : shards_) {

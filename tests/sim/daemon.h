@@ -149,7 +149,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   std::uint64_t opened_ = 0;       ///< how many ports it has chosen
 
   std::shared_ptr<store::Engine> engine_;
-  std::unique_ptr<store::Fleet> link_;         ///< null without a fleet
+  core::FleetLink link_;                       ///< not used without a fleet
   std::unique_ptr<core::FleetMember> member_;  ///< null without a fleet
   core::AcceptedLoss accepted_;                ///< at the start
   Row witness_;

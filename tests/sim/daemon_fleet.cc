@@ -11,12 +11,12 @@ constexpr Duration kLinkPatience = std::chrono::seconds(2);
 }  // namespace
 
 void Daemon::join_fleet(bool accepts) {
-  link_ = disk_.fleet();
+  static_cast<void>(link_.open());
   const store::DaemonFacts self{number_, {address_of(place_)}, "sim", swarm_.lease, false};
   core::FleetView view(number_, swarm_.lease);
-  const store::FleetReading before = *link_->read();
+  const store::FleetReading before = *link_.fleet()->read();
   const core::SteadyTime sent = first().boot_now();
-  view.read(link_->beat(self)->daemons, first().now());
+  view.read(link_.fleet()->beat(self)->daemons, first().now());
   directory_->join_fleet(std::move(view));
   core::FleetMember::Shell& shell = *this;
   member_ = std::make_unique<core::FleetMember>(first(), *directory_, shell, self);
@@ -58,28 +58,22 @@ void Daemon::ask(bool beats, const store::DaemonFacts& facts,
   const TimePoint patience = world_.now() + kLinkPatience;
   const Duration there = world_.random.skewed(std::chrono::microseconds(50), swarm_.net_most);
   world_.after(there + disk_.hangs_for(), [=, this, self = shared_from_this()] {
-    core::FleetMember::Heard reading =
-        core::unavailable("the server does not reply; check its address");
-    if (beats && link_->server() != engine_->server()) {
-      link_ = disk_.fleet();
-    } else if (!lost && !dead_) {
-      reading = beats ? link_->beat(facts) : link_->read();
-    }
+    core::FleetLink::Heard heard{core::unavailable("the server does not reply; check its address")};
+    if (!lost && !dead_) heard = link_.ask(beats, facts, engine_->server());
     Duration back = world_.random.skewed(std::chrono::microseconds(50), swarm_.net_most);
     if (late) back = world_.random.between(Duration(0), patience - world_.now());
     if (lost || reply_lost || world_.now() + back > patience) {
-      reading = core::unavailable("no reply within 2 s; check the server");
+      heard = {core::unavailable("no reply within 2 s; check the server")};
       back = std::max(patience - world_.now(), Duration(0));
     }
-    world_.after(back,
-                 [this, self, then, reading] { first().post([then, reading] { then(reading); }); });
+    world_.after(back, [this, self, then, heard] { first().post([then, heard] { then(heard); }); });
   });
 }
 
 void Daemon::reach_promoted() {
   const Duration most = std::chrono::seconds(4);
   world_.after(world_.random.between(Duration(0), most), [this, self = shared_from_this()] {
-    if (!dead_) link_ = disk_.fleet();
+    if (!dead_) link_.close();
   });
   world_.after(world_.random.between(Duration(0), most), [this, self = shared_from_this()] {
     if (!dead_) report_lost(generation_, "another server is in charge");
@@ -87,11 +81,11 @@ void Daemon::reach_promoted() {
 }
 
 void Daemon::remove(std::uint64_t process, std::uint64_t beats) {
-  static_cast<void>(link_->remove(process, beats));
+  if (link_.fleet()) static_cast<void>(link_.fleet()->remove(process, beats));
 }
 
 void Daemon::report_rollback(const std::string& what) {
-  static_cast<void>(link_->report_rollback(what));
+  if (link_.fleet()) static_cast<void>(link_.fleet()->report_rollback(what));
 }
 
 Duration Daemon::commit_age() const { return queue_ ? queue_->age() : Duration(0); }
@@ -110,9 +104,10 @@ void Daemon::report(const core::FleetEvent& event) {
 }
 
 void Daemon::leave_fleet() {
-  const core::FleetMember::Heard reading = link_->read();
+  if (!link_.open()) return;
+  const Result<store::FleetReading> reading = link_.fleet()->read();
   for (const store::DaemonRow& row : reading->daemons) {
-    if (row.facts.process == number_) static_cast<void>(link_->remove(number_, row.beats));
+    if (row.facts.process == number_) static_cast<void>(link_.fleet()->remove(number_, row.beats));
   }
 }
 

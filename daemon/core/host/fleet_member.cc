@@ -9,7 +9,7 @@
 namespace c10dd::core {
 namespace {
 
-/// The row of a daemon that has been silent for so long is removed.
+/// The row of a daemon that has been silent for this long is removed.
 constexpr std::chrono::hours kForgetAfter{1};
 
 }  // namespace
@@ -44,9 +44,13 @@ void FleetMember::tick() {
 
 void FleetMember::ask(bool beats) {
   const SteadyTime sent = loop_.boot_now();
-  shell_.ask(beats, self_, [this, sent, beats, losses = losses_](const Heard& reading) {
-    fresh_ = fresh_ || (reading && losses == losses_);
-    heard(sent, beats, reading);
+  shell_.ask(beats, self_, [this, sent, beats, losses = losses_](const Heard& answer) {
+    const bool current = losses == losses_;  // the engine is the one of the question
+    fresh_ = fresh_ || (answer.reading && current);
+    heard(sent, beats, answer.reading);
+    if (answer.engine_left_behind && current && directory_.is_open()) {
+      shell_.lose_engine(answer.reading.error().detail);
+    }
   });
 }
 
@@ -61,7 +65,7 @@ bool FleetMember::may_open() const {
   return fresh_ && (rolled_back().empty() || planted(Planted::rollback_served));
 }
 
-void FleetMember::heard(SteadyTime sent, bool beats, const Heard& heard) {
+void FleetMember::heard(SteadyTime sent, bool beats, const Result<store::FleetReading>& heard) {
   asking_ = false;
   if (!heard) {
     const bool is_first = failure_.empty();
@@ -102,13 +106,24 @@ std::string FleetMember::why() const {
   return failure_.empty() ? "no heartbeat was sent in time" : failure_;
 }
 
+/// Returns whether nobody needs the row of another daemon: it has been silent for long, or is dead
+/// and this daemon was started in its place.
+bool FleetMember::is_over(const FleetView::Other& other) const {
+  const auto is_own = [this](const std::string& address) {
+    return std::ranges::find(self_.addresses, address) != self_.addresses.end();
+  };
+  if (other.silent >= kForgetAfter) return true;
+  return directory_.fleet()->is_silent(other) &&
+         std::ranges::any_of(other.row.facts.addresses, is_own);
+}
+
 /// Reports which daemons have become silent, or are heard again, and forgets the dead.
 void FleetMember::note_others() {
   const FleetView& fleet = *directory_.fleet();
   std::map<std::uint64_t, bool> silent;
   for (const auto& [process, other] : fleet.daemons()) {
     if (process == self_.process) continue;
-    if (other.silent >= kForgetAfter) shell_.remove(process, other.row.beats);
+    if (is_over(other)) shell_.remove(process, other.row.beats);
     const bool now = silent[process] = fleet.is_silent(other);
     const auto before = silent_.find(process);
     if (before == silent_.end() ? !now : before->second == now) continue;

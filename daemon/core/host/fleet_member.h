@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This daemon as a member of the fleet of a shared engine: decides when it sends a heartbeat, and
 // what follows from each. It sends one only if every loop turns, the engine is open and commits,
-// and the heartbeat reaches the server of the engine: a daemon that cannot serve must lose its
-// jobs. While the state is rolled back (StateWatch), the engine stays closed. Pure: links and
-// timers belong to the Shell. All calls are made on the loop of the DirectoryHost.
+// and the heartbeat reaches the server of the engine (FleetLink): a daemon that cannot serve must
+// lose its jobs. While the state is rolled back (StateWatch), the engine stays closed. Pure: links
+// and timers belong to the Shell. All calls are made on the loop of the DirectoryHost.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 #include <string>
 
 #include "daemon/core/host/directory_host.h"
+#include "daemon/core/host/fleet_link.h"
 #include "daemon/core/host/state_watch.h"
 #include "store/fleet.h"
 
@@ -34,7 +35,7 @@ struct FleetEvent {
 
 class FleetMember {
  public:
-  using Heard = Result<store::FleetReading>;
+  using Heard = FleetLink::Heard;
 
   class Shell {
    public:
@@ -42,8 +43,7 @@ class FleetMember {
 
     /// Calls `then` on the loop, after every loop of the daemon has turned.
     virtual void turn_all(std::function<void()> then) = 0;
-    /// Sends a heartbeat, or only reads the fleet, and calls `then` with the result on the loop. A
-    /// heartbeat fails if the link leads to another server than that of the engine.
+    /// Calls FleetLink::ask(), and then `then` with its result on the loop.
     virtual void ask(bool beats, const store::DaemonFacts& self,
                      std::function<void(Heard)> then) = 0;
     /// Removes the row of a daemon; see store::Fleet::remove().
@@ -99,8 +99,9 @@ class FleetMember {
 
  private:
   void ask(bool beats);
-  void heard(SteadyTime sent, bool beats, const Heard& heard);
+  void heard(SteadyTime sent, bool beats, const Result<store::FleetReading>& heard);
   void state_changed(StateWatch::Verdict verdict);
+  bool is_over(const FleetView::Other& other) const;
   void note_others();
   std::vector<std::string> others();
   std::string why() const;

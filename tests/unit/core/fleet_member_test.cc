@@ -53,14 +53,14 @@ class FleetMemberTest : public testing::Test, private FleetMember::Shell {
     reading.daemons = {{self, 1}, {{2, {"host2"}, "1", HostWorld::kLease, false}, beats}};
     reading.incarnation = incarnation;
     reading.pulse = ++pulse;
-    answer(reading);
+    answer({reading});
   }
   /// A tick, and the reply to it.
   void tick(const store::FleetReading& reading) {
     tick();
-    answer(reading);
+    answer({reading});
   }
-  void fail(const char* why = "no reply") { answer(unavailable(why)); }
+  void fail(const char* why = "no reply") { answer({unavailable(why)}); }
   Lines take() { return std::exchange(did, {}); }
   Duration silent() { return world.directory->fleet()->daemons().at(2).silent; }
 
@@ -170,6 +170,41 @@ TEST_F(FleetMemberTest, ReportsWhoIsSilentAndForgetsTheDead) {
   EXPECT_EQ(take(), (Lines{"beat", "heard"}));
 }
 
+TEST_F(FleetMemberTest, RemovesTheRowOfTheDeadDaemonWhoseAddressItHas) {
+  store::FleetReading reading;
+  reading.incarnation = "one";
+  reading.daemons = {{self, 1},
+                     {{2, {"host2"}, "1", HostWorld::kLease, false}, 7},
+                     {{3, {"host3", "host1"}, "1", HostWorld::kLease, false}, 5}};
+  const auto removed = [this] { return std::ranges::count(take(), "remove 3 5"); };
+  for (int i = 0; i < 5; ++i) {
+    reading.pulse = ++pulse;
+    tick(reading);
+    EXPECT_EQ(removed(), 0) << "it may live";
+    world.clock += milliseconds(400);
+  }
+  reading.pulse = ++pulse;
+  tick(reading);
+  const Lines seen = take();
+  EXPECT_EQ(std::ranges::count(seen, "remove 3 5"), 1);
+  EXPECT_EQ(std::ranges::count(seen, "remove 2 7"), 0) << "its address is its own";
+}
+
+TEST_F(FleetMemberTest, OpensTheEngineAnewIfANewLinkLeadsToAnotherServer) {
+  tick();
+  answer({unavailable("another server"), false});
+  EXPECT_EQ(take(), (Lines{"beat", "failed"})) << "the link was old";
+  tick();
+  answer({unavailable("another server"), true});
+  EXPECT_EQ(take(), (Lines{"beat", "lose the engine", "read"}));
+  tick();
+  world.directory->lost();
+  member.engine_lost("");
+  answer({unavailable("another server"), true});
+  EXPECT_EQ(std::ranges::count(take(), "lose the engine"), 0)
+      << "the question was about the engine before";
+}
+
 TEST_F(FleetMemberTest, StopsAndTellsAllDaemonsIfTheServerHasAnotherState) {
   tick();
   reply(1, "two");
@@ -205,7 +240,7 @@ TEST_F(FleetMemberTest, GoesOnWhenAnOperatorHasAcceptedTheLoss) {
   tick(reading);
   ASSERT_EQ(flags.size(), 1U);
   reading.rolled_back = flags[0];
-  answer(reading);
+  answer({reading});
   EXPECT_EQ(flags.size(), 1U) << "all were told";
   EXPECT_FALSE(member.may_open());
   reading = {};
@@ -223,7 +258,7 @@ TEST_F(FleetMemberTest, ASuspicionIsALossUnlessAnOperatorHasAcceptedOneMeanwhile
   take();
   world.directory->lost();
   member.engine_lost("job A is at revision 1, but 2 was durable");
-  answer(reading);
+  answer({reading});
   ASSERT_EQ(flags.size(), 1U);
   EXPECT_EQ(flags[0], "job A is at revision 1, but 2 was durable (noticed by host1)");
 }
@@ -238,7 +273,7 @@ TEST_F(FleetMemberTest, APausedDaemonTakesAnAcceptedLossForNoOther) {
   member.engine_lost("job A is at revision 1, but 2 was durable");
   reading.incarnation = reading.accepted = "two";
   reading.pulse = 3;
-  answer(reading);
+  answer({reading});
   EXPECT_TRUE(flags.empty());
   tick(reading);
   EXPECT_TRUE(member.may_open());
