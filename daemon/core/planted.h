@@ -63,6 +63,8 @@ enum class Planted {
   entry_ignored,            ///< fault: a run is claimed although the directory no longer has it
   takeover_at_once,         ///< fault: a job is taken over before its owner was silent for a lease
   short_takeover,           ///< fault: after a takeover, members have the time of a restart
+  claim_past_lease,         ///< fault: a daemon whose lease is over binds connections
+  deposed_untold,           ///< fault: connections stay with a daemon that has lost the job
   lease_ignored,            ///< fault: a daemon whose lease is over goes on answering
   confirmation_skipped,     ///< fault: a shared engine is not asked which daemon owns the job
   resume_forgotten,         ///< fault: Job::resume() is not called after a restore

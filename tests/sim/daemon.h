@@ -72,6 +72,13 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
                         std::function<void(Result<void>)> then);
   bool listens(std::uint16_t port) const { return ports_.contains(port); }
 
+  // For doors.h, in a fleet.
+  Shard& first_shard() const { return first(); }
+  bool is_alone() const { return directory_->fleet()->addresses().empty(); }
+  bool engine_works() const { return directory_->is_open() && member_->not_ready().empty(); }
+  /// Returns the number of the job's run without a name; nothing if this daemon knows none.
+  std::optional<JobNumber> number_of(const std::string& job) const;
+
   /// Returns the shard that serves the job with this number.
   const std::shared_ptr<Shard>& shard_of(JobNumber number) const {
     return shards_[(number - 1) % shards_.size()];

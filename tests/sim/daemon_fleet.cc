@@ -103,6 +103,11 @@ void Daemon::report(const core::FleetEvent& event) {
   world_.note("fleet", number_, static_cast<std::uint64_t>(event.kind), event.detail);
 }
 
+std::optional<JobNumber> Daemon::number_of(const std::string& job) const {
+  const Result<JobNumber> number = directory_->expect(job, "");
+  return number ? std::optional(*number) : std::nullopt;
+}
+
 void Daemon::leave_fleet() {
   if (!link_.open()) return;
   const Result<store::FleetReading> reading = link_.fleet()->read();

@@ -5,6 +5,7 @@
 
 #include "protocol/fields.h"
 #include "tests/sim/daemon.h"
+#include "tests/sim/doors.h"
 #include "tests/sim/group_log.h"
 #include "tests/sim/plants.h"
 #include "tests/sim/unconfirmed_engine.h"
@@ -38,9 +39,10 @@ void spoil(Rows& batch) {
   batch = Rows(rows);
 }
 
-/// Returns false for guests (visits.h) and trainers (trainers.h), which have oracles of their own.
+/// Returns false for guests (visits.h), trainers (trainers.h) and the connections of doors.h, which
+/// have oracles of their own.
 bool is_recorded(const core::JobSlot& slot) {
-  return slot.name != Visits::kJob && !slot.is_volatile;
+  return slot.name != Visits::kJob && slot.name != Doors::kJob && !slot.is_volatile;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kTrainersSeed = 0x7C57;
 constexpr std::uint64_t kLeasesSeed = 0x1EA5;
+constexpr std::uint64_t kDoorsSeed = 0xD005;
 constexpr std::uint64_t kFleetSeed = 0xF1EE;
 constexpr Duration kPatience = seconds(60);  // after the last fault
 // By then a dead member is lost: its job is loaded again, a silent link has timed out, and the
@@ -188,6 +189,13 @@ void Simulation::audit() {
   records_.drained = true;
 }
 
+/// When all is calm, all daemons must agree on who has the connections of stock trainers.
+void Simulation::check_doors() {
+  doors_->ask_all();
+  if (run_until(kQuiet, [this] { return doors_->unsettled().empty(); })) return;
+  world_.violated("doors", "when all is calm: " + doors_->unsettled());
+}
+
 void Simulation::check_inside() {
   if (swarm_.rollback) return check_rollback();
   if (swarm_.visits) return;
@@ -218,6 +226,11 @@ Report Simulation::run() {
     leases_ = std::make_unique<Leases>(world_, leasing.next(), [this] { return fleet_.front(); });
     leases_->begin();
   }
+  Random passing(seed_ ^ kDoorsSeed);
+  if (passing.chance(30) && swarm_.fleet()) {
+    doors_ = std::make_unique<Doors>(world_, passing.next(), disk_, fleet_);
+    doors_->begin();
+  }
   be_busy();
   if (swarm_.loses) {
     if (!world_.violation()) lose_state();
@@ -226,6 +239,7 @@ Report Simulation::run() {
   if (!world_.violation()) calm_down();
   if (leases_ && !world_.violation()) leases_->check();
   if (trainers_ && !world_.violation()) trainers_->check();
+  if (doors_ && !world_.violation()) check_doors();
   if (!world_.violation()) fall_quiet();
   if (!world_.violation()) check_bounds();
   // Where runs are retired soon, a job that is empty before the audit is forgotten.

@@ -12,6 +12,7 @@
 #include "tests/sim/client.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/doors.h"
 #include "tests/sim/leases.h"
 #include "tests/sim/network.h"
 #include "tests/sim/records.h"
@@ -50,6 +51,7 @@ class Simulation {
   void calm_down();
   void fall_quiet();
   void audit();
+  void check_doors();
   void check_inside();
   Report finish();
   bool run_until(Duration patience, const std::function<bool()>& done);
@@ -97,6 +99,7 @@ class Simulation {
   std::unique_ptr<Visits> visits_;                  ///< null if the seed has none
   std::unique_ptr<Trainers> trainers_;              ///< null if the seed has none
   std::unique_ptr<Leases> leases_;                  ///< null if the seed has none
+  std::unique_ptr<Doors> doors_;                    ///< null if the seed has none
   std::vector<std::shared_ptr<Client>> clients_;
   std::vector<std::shared_ptr<Client>> old_clients_;
   std::vector<std::shared_ptr<Client>> doomed_;  ///< old clients whose job starts again

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections of stock trainers to the daemons of a fleet. Each comes to some daemon, which asks
+// the product's RunClaim who owns the job of its listener, and is bound there or passed on to the
+// owner. The oracle: a daemon binds a connection only while the shared state says that it owns the
+// job, so no launch has connections in two runs; and when all is calm, all daemons name the same
+// owner, and no other one still has connections.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/core/host/run_claim.h"
+#include "tests/sim/daemon.h"
+
+namespace c10dd::sim {
+
+class Doors {
+ public:
+  static constexpr std::string_view kJob = "doors";
+
+  using Fleet = std::vector<std::shared_ptr<Daemon>>;
+
+  /// `fleet` are the daemons now, by place. `seed` is the only randomness of the connections.
+  Doors(World& world, std::uint64_t seed, Disk& disk, const Fleet& fleet)
+      : world_(world), random_(seed), disk_(disk), fleet_(fleet) {}
+
+  /// Lets connections come from now on.
+  void begin();
+  /// No more come. Some seconds later all daemons can be asked.
+  void stop() { stopped_ = true; }
+  /// Asks all daemons who the owner is, again and again.
+  void ask_all();
+  /// Returns what is not as it must be when all is calm; an empty text if nothing is.
+  std::string unsettled() const;
+
+ private:
+  /// A daemon with its claim.
+  struct Door {
+    std::shared_ptr<Daemon> daemon;
+    std::shared_ptr<core::RunClaim> claim;
+    unsigned connections = 0;   ///< that are bound here
+    std::uint64_t deposed = 0;  ///< how often all connections were closed
+  };
+  using DoorRef = std::shared_ptr<Door>;
+
+  DoorRef door_of(const std::shared_ptr<Daemon>& daemon);
+  void come(const std::shared_ptr<Daemon>& daemon, bool passed_on);
+  void pass_on(const std::string& address);
+  void bind(const DoorRef& door);
+  void leave(const DoorRef& door, std::uint64_t deposed);
+  bool owns(const Daemon& daemon) const;
+  void violated(const std::string& what) { world_.violated("doors", what); }
+
+  World& world_;
+  Random random_;
+  Disk& disk_;
+  const Fleet& fleet_;
+  std::map<std::uint64_t, DoorRef> doors_;         ///< by the number of their daemon
+  std::map<std::uint64_t, std::string> answered_;  ///< the owner, by the number of who was asked
+  bool stopped_ = false;
+};
+
+}  // namespace c10dd::sim
