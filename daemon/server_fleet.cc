@@ -92,6 +92,7 @@ asio::awaitable<JobsPage> ServerOperations::owners() {
   Result<std::vector<core::RunOwner>> owners = co_await all_owners();
   if (!owners) page.problem = owners.error().detail;
   if (owners) page.owners = std::move(*owners);
+  page.self = of_.addresses;
   co_return page;
 }
 

@@ -199,10 +199,10 @@ std::vector<client::HostPort> others_of(const Arguments& of) {
 Outcome jobs(const Arguments& of) {
   Page page = page_of(ask_any(of, {.path = "/v1/jobs"}));
   if (!page.body) return page.failed;
-  std::map<std::string, json::value> runs;  // by number
+  std::map<std::pair<std::string, std::string>, json::value> runs;  // by job and run
   const auto add = [&](const json::value& body) {
     for (const json::value& run : list_in(body, "jobs")) {
-      json::value& known = runs[cell(run, "/number")];
+      json::value& known = runs[{cell(run, "/job"), cell(run, "/run")}];
       if (known.is_null() || !cell(run, "/revision").empty()) known = run;
     }
   };
@@ -218,7 +218,7 @@ Outcome jobs(const Arguments& of) {
   }
   Table table({"JOB", "RUN", "OWNER", "EPOCH", "KEYS", "BYTES", "QUEUED", "SESSIONS", "BLOCKED"});
   json::array list;
-  for (auto& [number, run] : runs) {
+  for (auto& [name, run] : runs) {
     table.add({cell(run, "/job"), cell(run, "/run"), first_address(run, "/owner/addresses"),
                cell(run, "/owner/epoch"), cell(run, "/keys"), cell(run, "/bytes"),
                cell(run, "/queue_items"), cell(run, "/sessions"), cell(run, "/waiters")});

@@ -100,6 +100,9 @@ std::string json_of(const JobsPage& page) {
     boost::json::object& out = all[job.number];
     if (out.empty()) {
       out = {{"job", shown(job.name)}, {"run", shown(job.run)}, {"number", job.number}};
+      if (!page.self.empty()) {  // a plain run, or one that is newer than `owners`
+        out["owner"] = {{"addresses", list_of(page.self)}, {"epoch", nullptr}, {"here", true}};
+      }
     }
     add_counts(job, out);
   }

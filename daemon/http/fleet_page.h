@@ -36,6 +36,8 @@ struct JobsPage {
   std::vector<core::JobReport> served;  ///< by this daemon
   /// In a fleet: all runs with their owners. Otherwise empty.
   std::vector<core::RunOwner> owners;
+  /// In a fleet: the addresses of this daemon, which owns each plain run that it serves.
+  std::vector<std::string> self = {};
   std::string problem;  ///< why the owners are not known; empty if they are known
 };
 std::string json_of(const JobsPage& page);

@@ -13,6 +13,7 @@ import unittest
 
 from daemon import BIN, Daemon, reserve_port
 from fleet_test import Fleet, LEASE, PATIENCE
+from tcpstore_wire import Client as Rank
 from wire import Wire
 
 
@@ -61,6 +62,18 @@ class OfAFleet(Fleet):
         code, out, error = ctl("job", "B", environment={"C10DD_URL": f"c10dd://{address(first)}/other"})
         self.assertEqual((0, ""), (code, error))
         self.assertTrue(out.startswith("r1: "), out)
+
+    def test_launches_of_pytorch_on_two_daemons_are_listed_with_their_owners(self):
+        first = self.fleet[0]
+        other = self.stack.enter_context(self.daemon("--tcpstore-job", "other"))
+        for daemon in (first, other):
+            rank = Rank.of_process(daemon.address, 77)
+            self.addCleanup(rank.close)
+            self.assertEqual(1, rank.join())
+        code, out, error = ctl("--daemon", address(first), "jobs")
+        self.assertEqual((0, ""), (code, error), out)
+        self.assertEqual({("torch", address(first)), ("other", address(other))},
+                         {(row["JOB"], row["OWNER"]) for row in rows(out) if row["RUN"] == "plain-1"})
 
     def test_a_job_moves(self):
         first, second = self.fleet

@@ -217,7 +217,12 @@ TEST(FleetPages, ListTheOwnersOfJobs) {
   EXPECT_FALSE(jobs.at(0).as_object().contains("keys")) << "the owner knows";
   EXPECT_TRUE(jobs.at(1).at("owner").is_null()) << "nobody";
   EXPECT_EQ(jobs.at(1).at("revision"), 7);
-  EXPECT_FALSE(jobs.at(2).as_object().contains("owner")) << "it lives in memory only";
+  EXPECT_FALSE(jobs.at(2).as_object().contains("owner")) << "there is no fleet";
+  page.self = {"a:1"};
+  const boost::json::value in_fleet = boost::json::parse(json_of(page)).at("jobs");
+  EXPECT_EQ(in_fleet.at(2).at("owner"),
+            (boost::json::value{{"addresses", {"a:1"}}, {"epoch", nullptr}, {"here", true}}))
+      << "it lives in memory only";
 }
 
 }  // namespace
