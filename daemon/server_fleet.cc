@@ -36,6 +36,21 @@ Peer peer_of(const core::FleetView& fleet, std::uint64_t process) {
   return {facts.addresses, secret_of(facts.door_key)};
 }
 
+/// Returns why a job in which unmodified PyTorch is connected is not moved.
+Failure would_end(const std::string& job, const std::string& run, std::size_t connections) {
+  const std::string shown = printable(job, limits::kNameBytes);
+  std::string text = format(
+      "move: run {} of job \"{}\" has {} connection{} of unmodified PyTorch, which does not "
+      "connect again: a move would end it; wait for its end",
+      run.empty() ? "\"\"" : printable(run, limits::kNameBytes), shown, connections,
+      connections == 1 ? "" : "s");
+  if (core::is_plain_name(run)) {
+    text += format(", or end it with DELETE /v1/jobs/{}/runs/{}", shown,
+                   printable(run, limits::kNameBytes));
+  }
+  return failure(Code::unavailable, "{}", text);
+}
+
 /// Compares in a time that does not depend on where the texts differ.
 bool same(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
@@ -148,7 +163,21 @@ asio::awaitable<std::vector<JobNumber>> ServerOperations::served_runs(const std:
   co_return served;
 }
 
+bool ServerOperations::is_stored(const std::string& job) const {
+  return of_.host.directory().fleet() && !of_.host.directory().runs(job).empty();
+}
+
+/// Looks again if another daemon has claimed a run that nobody owned a moment ago.
 asio::awaitable<Result<JobPlaces>> ServerOperations::places_of(const std::string& job) {
+  for (int looks = 1;; ++looks) {
+    Result<JobPlaces> places = co_await look_for(job);
+    if (places || places.error().code != Code::not_owner) co_return places;
+    if (looks == kLooks) co_return core::unavailable(places.error().detail + "; ask again");
+  }
+}
+
+/// As places_of(), but fails with not_owner if another daemon has just claimed a run.
+asio::awaitable<Result<JobPlaces>> ServerOperations::look_for(const std::string& job) {
   JobPlaces places;
   core::DirectoryHost& directory = of_.host.directory();
   const std::vector<JobNumber> served = co_await served_runs(job);
@@ -188,6 +217,7 @@ asio::awaitable<Result<JobPlaces>> ServerOperations::places_of(const std::string
     };
     const Result<void> done = co_await reply_of(serve);
     if (done || done.error().code == Code::not_found) continue;
+    if (done.error().code == Code::not_owner) co_return done.error();
     Failure why = core::unavailable(done.error().detail);
     why.retry_after = std::max(why.retry_after, done.error().retry_after);
     co_return why;
@@ -219,20 +249,18 @@ asio::awaitable<Result<MoveReport>> ServerOperations::move_job(const std::string
                       "be moved to {}",
                       of_.host.engine_name(), shown, printable(to, limits::kNameBytes));
   }
-  if (const auto launches = of_.launches.find(job)) {
-    for (const core::PlainRuns::Report& plain : launches->reports()) {
-      if (plain.connections == 0) continue;
-      co_return failure(
-          Code::unavailable,
-          "move: run {} of job \"{}\" is a launch of PyTorch with {} connection{}, and lives in "
-          "the "
-          "memory of this daemon: a move would end it; wait for its end, or end it with DELETE "
-          "/v1/jobs/{}/runs/{}",
-          plain.run, shown, plain.connections, plain.connections == 1 ? "" : "s", shown, plain.run);
-    }
-  }
+  const std::function<std::vector<std::pair<std::string, std::size_t>>(Shard&)> count =
+      [job](Shard& shard) { return shard.host().fleeting_in(job); };
+  const std::vector<std::pair<std::string, std::size_t>> in_use = co_await gather(count);
+  if (!in_use.empty()) co_return would_end(job, in_use.front().first, in_use.front().second);
   std::vector<JobNumber> numbers = co_await served_runs(job);
   std::erase_if(numbers, core::VolatileRuns::owns);
+  if (numbers.empty() && is_stored(job)) {
+    Failure why = core::unavailable(
+        format("move: job \"{}\" is being moved or claimed by another daemon; ask again", shown));
+    why.retry_after = std::chrono::seconds(1);
+    co_return why;
+  }
   if (numbers.empty()) {
     co_return failure(
         Code::not_found,

@@ -64,6 +64,7 @@ class ServerOperations final : public Operations {
   asio::awaitable<DaemonsPage> daemons() override;
   asio::awaitable<JobsPage> owners() override;
   asio::awaitable<Result<JobPlaces>> places_of(const std::string& job) override;
+  bool is_stored(const std::string& job) const override;
   asio::awaitable<HttpReply> forward(const HttpRequest& request, const Peer& to,
                                      bool local) override;
   bool is_fleet_secret(std::string_view secret) const override;
@@ -86,6 +87,7 @@ class ServerOperations final : public Operations {
   asio::awaitable<Result<OwnerLookup::Found>> look_up(const std::vector<JobNumber>& jobs);
   asio::awaitable<Result<std::vector<core::RunOwner>>> all_owners();
   asio::awaitable<std::vector<JobNumber>> served_runs(const std::string& job);
+  asio::awaitable<Result<JobPlaces>> look_for(const std::string& job);
   void report_fleet();
   EndpointReport report_on(const core::Endpoint& endpoint) const;
 

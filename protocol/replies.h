@@ -58,7 +58,7 @@ BOOST_DESCRIBE_STRUCT(Values, (), (values, revisions))
 
 /// Reply to read_values.
 struct ValuePage {
-  std::vector<Bytes> values;
+  std::vector<Blob> values;
   std::uint32_t next = 0;  ///< ReadValues::first of the next page; at the end, the number of keys
 };
 BOOST_DESCRIBE_STRUCT(ValuePage, (), (values, next))

@@ -27,7 +27,7 @@ std::size_t size_of(const Reply& reply) {
   if (const auto* compared = std::get_if<Compared>(&*reply)) bytes = compared->current.size();
   if (const auto* popped = std::get_if<Popped>(&*reply)) bytes = popped->value.size();
   if (const auto* page = std::get_if<ValuePage>(&*reply)) {
-    for (const Bytes& value : page->values) bytes += value.size();
+    for (const Blob& value : page->values) bytes += value.size();
   }
   if (const auto* page = std::get_if<KeyPage>(&*reply)) {
     for (const Bytes& key : page->keys) bytes += key.size();
@@ -348,7 +348,7 @@ bool Talk::write_values(Slot& slot, const ValuePage& page, Bytes& out) {
                     request.first, page.values.size(), page.next);
     return true;
   }
-  for (const Bytes& value : page.values) put_text(out, value);
+  for (const Blob& value : page.values) put_text(out, value);
   request.first = page.next;
   paged_ = more_ = page.next < request.keys.size();
   return !paged_;

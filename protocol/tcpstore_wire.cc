@@ -303,7 +303,9 @@ Message MessageCutter::decode(std::string_view in) const {
       message.value = fields.text();
     }
     if (field != Field::keys && field != Field::pairs) continue;
-    for (auto left = fields.number<std::uint64_t>(); left > 0; --left) {
+    auto left = fields.number<std::uint64_t>();
+    message.keys.reserve(left);
+    for (; left > 0; --left) {
       message.keys.push_back(fields.text());
       if (field == Field::pairs) message.values.push_back(fields.text());
     }

@@ -23,7 +23,8 @@ struct CommitResult {
   /// One outcome for each of CommitBatch::confirms. The engine checked the ownerships
   /// only after submit() was called.
   std::vector<Outcome> confirms;
-  Duration took{0};  ///< duration of the engine calls for this batch
+  Duration took{0};      ///< duration of the engine calls for this batch
+  std::string why = {};  ///< Engine::Outcomes::why
 };
 
 }  // namespace c10dd::store

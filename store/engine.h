@@ -234,6 +234,7 @@ class Engine {
   struct Outcomes {
     std::vector<Outcome> commits;   ///< of commit()
     std::vector<Outcome> confirms;  ///< of confirm()
+    std::string why = {};           ///< why an outcome is unknown, if the engine can tell
   };
   /// Commits batches and confirms owners, together if the engine can.
   virtual Outcomes commit_and_confirm(std::span<const JobBatch> batches,

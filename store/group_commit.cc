@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -202,8 +203,11 @@ class GroupCommit::Impl {
     for (const std::size_t size : sizes) {
       Item item = std::move(items.front());
       items.pop_front();
-      CommitResult result{
-          item.batch.number, {outcome, outcome + static_cast<std::ptrdiff_t>(size)}, {}, took};
+      CommitResult result{item.batch.number,
+                          {outcome, outcome + static_cast<std::ptrdiff_t>(size)},
+                          {},
+                          took,
+                          outcomes.why};
       outcome += static_cast<std::ptrdiff_t>(size);
       for (std::size_t n = 0; n < item.batch.confirms.size(); ++n) {
         result.confirms.push_back(gathered.confirmation(confirmation++, outcomes));
@@ -215,11 +219,16 @@ class GroupCommit::Impl {
   /// Passes batches and owners to the engine. After any Outcome::unknown, no longer calls the
   /// engine, and returns Outcome::unknown for all.
   Engine::Outcomes ask(std::span<const JobBatch> batches, std::span<const Ownership> owners) {
-    if (lost_ || (batches.empty() && owners.empty())) {
-      return {std::vector<Outcome>(batches.size(), Outcome::unknown),
-              std::vector<Outcome>(owners.size(), Outcome::unknown)};
+    Engine::Outcomes unknown{std::vector<Outcome>(batches.size(), Outcome::unknown),
+                             std::vector<Outcome>(owners.size(), Outcome::unknown)};
+    if (lost_ || (batches.empty() && owners.empty())) return unknown;
+    Engine::Outcomes outcomes;
+    try {
+      outcomes = engine_->commit_and_confirm(batches, owners);
+    } catch (const std::bad_alloc&) {
+      unknown.why = "out of memory";
+      outcomes = std::move(unknown);
     }
-    Engine::Outcomes outcomes = engine_->commit_and_confirm(batches, owners);
     C10DD_ASSERT(outcomes.commits.size() == batches.size());
     C10DD_ASSERT(outcomes.confirms.size() == owners.size());
     lost_ = any_unknown(outcomes.commits) || any_unknown(outcomes.confirms);

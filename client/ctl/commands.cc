@@ -163,7 +163,9 @@ bool is_silent(const json::value& row) {
   return silent->to_number<double>() >= 1000 * lease->to_number<double>();
 }
 
-std::string state_of(const json::value& row) {
+/// `known`: the daemon that was asked hears the fleet.
+std::string state_of(const json::value& row, bool known) {
+  if (!known) return "not known";
   if (is_silent(row)) return "silent: dead, or cut off";
   return cell(row, "/draining") == "yes" ? "shutting down" : "serves";
 }
@@ -172,12 +174,13 @@ Outcome daemons(const Arguments& of) {
   const Page page = page_of(ask_any(of, {.path = "/v1/daemons"}));
   if (!page.body) return page.failed;
   Table table({"DAEMON", "VERSION", "LEASE", "SILENT", "JOBS", "STATE"});
+  const bool known = cell(*page.body, "/problem").empty();
   for (const json::value& row : list_in(*page.body, "daemons")) {
     const std::string lease = cell(row, "/lease_seconds");
     const std::string silent = cell(row, "/silence_ms");
     table.add({first_address(row, "/addresses"), cell(row, "/version"),
                lease.empty() ? "" : lease + " s", silent.empty() ? "" : silent + " ms",
-               cell(row, "/jobs"), state_of(row)});
+               cell(row, "/jobs"), state_of(row, known)});
   }
   return shown(of, *page.body, table);
 }

@@ -209,15 +209,26 @@ Result<void> set_protocols(Options& options, const std::string& text) {
 
 Result<void> set_advertise(Options& options, const std::string& text) {
   const std::vector<std::string> addresses = names_of(text);
+  const auto refused = [&text](const std::string& address, const char* why) {
+    return failure(
+        Code::invalid_argument,
+        "invalid address \"{}\" in \"{}\": {}; use host:port, separated by commas without "
+        "spaces, for example head1:29500,10.0.0.1:29500",
+        address, text, why);
+  };
   for (const std::string& address : addresses) {
     const Result<AddressParts> parts = split_address(address);
     const auto port = parts && parts->port ? parse_number<std::uint16_t>(*parts->port)
                                            : std::optional<std::uint16_t>();
-    if (port && *port != 0) continue;
-    return failure(Code::invalid_argument,
-                   "invalid address \"{}\" in \"{}\"; use host:port, separated by commas, for "
-                   "example head1:29500,10.0.0.1:29500",
-                   address, text);
+    if (!port || *port == 0) return refused(address, "it has no port of 1 to 65535");
+    const std::string host(parts->host);
+    if (parts->bracketed ? !is_ipv6(host) : !is_name(host)) {
+      return refused(address, "the host is no name and no IP address");
+    }
+    if (host == "0.0.0.0" || host == "::") {
+      return refused(address, "nobody can connect to that host");
+    }
+    if (std::ranges::count(addresses, address) > 1) return refused(address, "it is there twice");
   }
   if (addresses.size() > limits::kAdvertised) {
     return failure(Code::invalid_argument, "too many addresses: {}, limit {}", addresses.size(),

@@ -205,10 +205,22 @@ void warn_of_misspelt_variables() {
   }
 }
 
+/// The other daemons of a fleet send clients here, and pass requests over HTTP on.
+Result<void> check_spoken(const Layers& layers) {
+  const ProtocolSet& spoken = layers.options.protocols;
+  if (spoken.has(Protocol::native) && spoken.has(Protocol::http)) return {};
+  const std::size_t at = static_cast<std::size_t>(
+      std::ranges::find(kOptions, "protocols", &Option::name) - std::begin(kOptions));
+  return failure(Code::invalid_argument,
+                 "{} must include native and http on the engine {}, because other daemons send "
+                 "clients here and pass requests on",
+                 layers.source[at], store::without_password(layers.options.engine));
+}
+
 /// Refuses options that have no effect on an engine that daemons do not share.
 Result<void> check_shared(const Layers& layers) {
   const Options& options = layers.options;
-  if (options.engine.starts_with("redis")) return {};
+  if (options.engine.starts_with("redis")) return check_spoken(layers);
   const Options defaults = default_options();
   for (std::size_t i = 0; i < kCount; ++i) {
     const Option& option = kOptions[i];

@@ -118,7 +118,11 @@ Finding CallBoard::audit() const {
 Finding KeySpace::audit() const {
   std::size_t bytes = 0;
   for (const auto& [key, entry] : entries_) bytes += key.size() + entry.value.size();
-  return differ("bytes of keys", bytes_, bytes);
+  std::size_t found = 0;
+  for (const auto& [key, entry] : entries_) found += find(key) == &entry ? 1 : 0;
+  return first({differ("bytes of keys", bytes_, bytes),
+                differ("keys in the index", index_.size(), entries_.size()),
+                differ("keys that are found", found, entries_.size())});
 }
 
 Finding Queues::audit() const {

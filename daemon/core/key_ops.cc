@@ -140,7 +140,7 @@ Maybe KeyOps::on(Step& step, const CompareSet& compare) {
   const KeySpace::StoredValue* entry = keys_.find(compare.key);
   const bool equal = entry != nullptr ? entry->value == compare.expected : compare.expected.empty();
   if (!equal) {
-    step.observe(keys_.observed(compare.key));
+    step.observe(keys_.observed(compare.key, entry));
     return reply(
         Compared{false, entry != nullptr, entry != nullptr ? entry->value.str() : Bytes()});
   }
@@ -184,8 +184,9 @@ Maybe KeyOps::on(Step& step, const Check& check) {
   bool all = true;
   for (const Bytes& key : check.keys) {
     if (Result<void> good = check_key(key); !good) return good.error();
-    step.observe(keys_.observed(key));
-    if (keys_.find(key) != nullptr) continue;
+    const KeySpace::StoredValue* entry = keys_.find(key);
+    step.observe(keys_.observed(key, entry));
+    if (entry != nullptr) continue;
     all = all && queues_.length(key) > 0;
     step.observe(queues_.observed());
   }
@@ -215,6 +216,7 @@ Maybe KeyOps::on(Step& step, const ReadValues& read) {
                                                  read.first, read.keys.size()));
   }
   ValuePage page;
+  page.values.reserve(read.keys.size() - read.first);
   std::size_t room = limits::kFrameBytes - 2 * sizeof(std::uint32_t);
   std::size_t next = read.first;
   for (; next < read.keys.size(); ++next) {
@@ -223,8 +225,8 @@ Maybe KeyOps::on(Step& step, const ReadValues& read) {
     const std::size_t bytes = sizeof(std::uint32_t) + (entry == nullptr ? 0 : entry->value.size());
     if (bytes > room) break;  // never at the first value, because a frame fits any value
     room -= bytes;
-    step.observe(keys_.observed(key));
-    page.values.push_back(entry == nullptr ? Bytes() : entry->value.str());
+    step.observe(keys_.observed(key, entry));
+    page.values.push_back(entry == nullptr ? Blob() : entry->value);
   }
   page.next = static_cast<std::uint32_t>(next);
   return reply(std::move(page));

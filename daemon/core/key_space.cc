@@ -19,13 +19,7 @@ Result<void> check_key(std::string_view key) {
   return {};
 }
 
-const KeySpace::StoredValue* KeySpace::find(std::string_view key) const {
-  const auto it = entries_.find(key);
-  return it == entries_.end() ? nullptr : &it->second;
-}
-
-Revision KeySpace::observed(std::string_view key) const {
-  if (const StoredValue* entry = find(key)) return entry->revision;
+Revision KeySpace::deleted_at(std::string_view key) const {
   if (planted(Planted::deletion_unseen)) return 0;
   const auto it = deleted_.find(key);
   Revision newest = it == deleted_.end() ? 0 : it->second;
@@ -36,8 +30,9 @@ Revision KeySpace::observed(std::string_view key) const {
 }
 
 KeySpace::Place KeySpace::place(std::string_view key) {
-  const auto at = entries_.lower_bound(key);
-  return {at, at != entries_.end() && at->first == key};
+  const auto found = index_.find(key);
+  if (found != index_.end()) return {*found, true};
+  return {entries_.lower_bound(key), false};
 }
 
 Result<KeySpace::Place> KeySpace::check_put(std::string_view key, std::size_t value_bytes) {
@@ -74,6 +69,7 @@ const Blob& KeySpace::put(const Place& place, std::string_view key, Blob value, 
   auto it = place.at;
   if (!place.exists) {
     it = entries_.try_emplace(it, key);
+    index_.insert(it);
     bytes_ += key.size();
     if (const auto deleted = deleted_.find(key); deleted != deleted_.end()) deleted_.erase(deleted);
   }
@@ -83,10 +79,17 @@ const Blob& KeySpace::put(const Place& place, std::string_view key, Blob value, 
   return it->first;
 }
 
+/// Takes an entry out of the index and the sum of bytes. The caller erases it from entries_.
+void KeySpace::drop(Entries::iterator at) {
+  bytes_ -= at->first.size() + at->second.value.size();
+  index_.erase(at);
+}
+
 bool KeySpace::erase(std::string_view key, Revision revision) {
-  const auto it = entries_.find(key);
-  if (it == entries_.end()) return false;
-  bytes_ -= it->first.size() + it->second.value.size();
+  const auto found = index_.find(key);
+  if (found == index_.end()) return false;
+  const Entries::iterator it = *found;
+  drop(it);
   deleted_.insert_or_assign(it->first, revision);
   entries_.erase(it);
   return true;
@@ -96,7 +99,7 @@ std::vector<Blob> KeySpace::erase_prefix(const Bytes& prefix, Revision revision)
   std::vector<Blob> keys;
   auto it = entries_.lower_bound(prefix);
   while (it != entries_.end() && it->first.view().starts_with(prefix)) {
-    bytes_ -= it->first.size() + it->second.value.size();
+    drop(it);
     auto node = entries_.extract(it++);
     keys.push_back(std::move(node.key()));
   }

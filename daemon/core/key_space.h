@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the keys of one job in byte order. Each key has a value and the revision that wrote the
-// value. Checks the limits of keys and values. Remembers a deletion until it is durable, because
-// the reply "not found" must not be sent earlier.
+// Keeps the keys of one job in byte order, with a hash index for the lookup of single keys. Each
+// key has a value and the revision that wrote the value. Checks the limits of keys and values.
+// Remembers a deletion until it is durable, because the reply "not found" must not be sent earlier.
 #pragma once
 
+#include <boost/unordered/unordered_flat_set.hpp>
 #include <map>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "daemon/core/quotas.h"
 #include "protocol/blob.h"
 #include "protocol/error.h"
+#include "protocol/hash.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
@@ -33,14 +35,22 @@ class KeySpace {
   };
 
   explicit KeySpace(const Quotas& quotas) : quotas_(quotas) {}
+  KeySpace(const KeySpace&) = delete;  // index_ points into entries_
+  KeySpace& operator=(const KeySpace&) = delete;
 
   Place place(std::string_view key);
 
-  const StoredValue* find(std::string_view key) const;
+  const StoredValue* find(std::string_view key) const {
+    const auto found = index_.find(key);
+    return found == index_.end() ? nullptr : &(*found)->second;
+  }
 
   /// Returns the newest revision that a read of this key depends on: the revision of the key's last
-  /// write or deletion.
-  Revision observed(std::string_view key) const;
+  /// write or deletion. `found` is what find(key) has returned.
+  Revision observed(std::string_view key, const StoredValue* found) const {
+    return found != nullptr ? found->revision : deleted_at(key);
+  }
+  Revision observed(std::string_view key) const { return observed(key, find(key)); }
 
   /// The numbers of keys and bytes to be added by planned puts. A planned put is not yet applied.
   struct PlannedPuts {
@@ -86,8 +96,31 @@ class KeySpace {
   Finding audit() const;
 
  private:
+  /// Hashes and compares keys, and the entries that have them.
+  struct Hash {
+    using is_transparent = void;
+    using is_avalanching = void;
+    std::size_t operator()(std::string_view key) const { return hash_of(key); }
+    std::size_t operator()(const Entries::iterator& at) const { return hash_of(at->first); }
+  };
+  struct Equal {
+    using is_transparent = void;
+    bool operator()(const Entries::iterator& a, const Entries::iterator& b) const { return a == b; }
+    bool operator()(std::string_view a, const Entries::iterator& b) const {
+      return a == b->first.view();
+    }
+    bool operator()(const Entries::iterator& a, std::string_view b) const {
+      return a->first.view() == b;
+    }
+  };
+
+  Revision deleted_at(std::string_view key) const;
+  void drop(Entries::iterator at);
+
   Quotas quotas_;
   Entries entries_;
+  /// All of entries_. Its order depends on the hash, so no effect may depend on it.
+  boost::unordered_flat_set<Entries::iterator, Hash, Equal> index_;
   std::map<Blob, Revision, BytesLess> deleted_;
   std::vector<std::pair<Bytes, Revision>> deleted_prefixes_;  // oldest first
   std::size_t bytes_ = 0;

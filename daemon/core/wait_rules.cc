@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/core/wait_rules.h"
 
+#include <algorithm>
+
 #include "daemon/core/counter.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -61,13 +63,13 @@ Maybe WaitRules::ready(const Wait& wait, Look& look) const {
     look.observe(look.revision);
     return reply(Done{});
   }
+  Revision newest = 0;
   for (const Bytes& key : wait.keys) {
-    if (!is_there(key, true)) return std::nullopt;
+    const KeySpace::StoredValue* entry = tables_.keys.find(key);
+    if (entry == nullptr && !tables_.queues.oldest(key)) return std::nullopt;
+    newest = std::max(newest, entry != nullptr ? entry->revision : tables_.queues.observed());
   }
-  for (const Bytes& key : wait.keys) {
-    const bool queue = tables_.keys.find(key) == nullptr;
-    look.observe(queue ? tables_.queues.observed() : tables_.keys.observed(key));
-  }
+  look.observe(newest);
   return reply(Done{});
 }
 

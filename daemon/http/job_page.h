@@ -14,6 +14,7 @@ struct JobPage {
   std::vector<core::RunReport> runs;
   /// The pages of other daemons about other runs of the job, in the form that is asked for.
   std::vector<std::string> elsewhere = {};
+  bool stored = false;  ///< Operations::is_stored()
 };
 
 /// Returns one line for each run, such as "plain-7: 3 joined; ranks seen: [0-2]; 2 requests wait

@@ -54,6 +54,9 @@ class Operations {
   /// Returns the owners of all runs: JobsPage without `served`.
   virtual boost::asio::awaitable<JobsPage> owners() = 0;
 
+  /// Returns whether the fleet has a run of the job, served or not. False without a fleet.
+  virtual bool is_stored(const std::string& job) const = 0;
+
   /// Returns which daemons serve the runs of a job. Serves those that a hello to this daemon would
   /// make it serve, but makes no job. Fails with unavailable if that is not known yet.
   virtual boost::asio::awaitable<Result<JobPlaces>> places_of(const std::string& job) = 0;

@@ -60,6 +60,13 @@ HttpReply job(const HttpRequest& request, const ServerFacts& facts) {
   const Result<std::string> name = job_of(request);
   if (!name) return http_error(400, name.error().code, name.error().detail);
   if (facts.page.runs.empty() && facts.page.elsewhere.empty()) {
+    if (facts.page.stored) {
+      Failure why = failure(Code::unavailable,
+                            "job \"{}\" is being moved or claimed by another daemon; ask again",
+                            printable(*name, limits::kNameBytes));
+      why.retry_after = std::chrono::seconds(1);
+      return http_error(why);
+    }
     return http_error(404, Code::not_found,
                       format("job \"{}\": no run is loaded; GET /v1/jobs lists the loaded jobs",
                              printable(*name, limits::kNameBytes)));

@@ -123,6 +123,11 @@ Result<void> FleetHost::join() {
   if (Result<void> checked = check_state(); !checked) return checked;
   Result<core::FleetView> view = wait_for_room();
   if (!view) return view.error();
+  for (const auto& [process, other] : view->daemons()) {
+    if (!view->is_over(other, member_.self())) continue;
+    Result<void> removed = link_.fleet()->remove(process, other.row.beats);
+    if (!removed) return removed;
+  }
   const core::SteadyTime sent = loop_.boot_now();
   const Result<store::FleetReading> reading = link_.fleet()->beat(member_.self());
   if (!reading) return reading.error();
@@ -137,6 +142,13 @@ Result<void> FleetHost::join() {
 
 void FleetHost::start(Shards& shards) {
   shards_ = &shards;
+  // To open the engine may have taken longer than the lease that join() has got.
+  const core::SteadyTime sent = loop_.boot_now();
+  const Heard heard = link_.ask(true, member_.self(), engine_.server());
+  if (heard.reading) {
+    member_.joined(sent);
+    tell(member_.news());
+  }
   arm_timer();
   look_later();
 }

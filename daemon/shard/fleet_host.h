@@ -50,7 +50,7 @@ class FleetHost final : private core::FleetMember::Shell {
   /// Tells all daemons that the loss is accepted, and the new incarnation durable. Blocks.
   Result<void> accept_loss(const Bytes& incarnation);
 
-  /// Begins to send heartbeats.
+  /// Begins to send heartbeats, the first one before it returns.
   void start(Shards& shards);
   /// Tells the fleet that the daemon hands its jobs over.
   void drain() { member_.drain(); }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "protocol/format.h"
+#include "protocol/limits.h"
 #include "protocol/parse.h"
 #include "protocol/resp.h"
 #include "protocol/server_url.h"
@@ -35,6 +36,15 @@ std::size_t arguments_of(const std::vector<RowView>& rows) {
 const char* letter_of(Row::Kind kind) {
   if (kind == Row::Kind::put) return "p";
   return kind == Row::Kind::erase ? "e" : "x";
+}
+
+bool erases(const std::vector<const JobBatch*>& batches) {
+  for (const JobBatch* batch : batches) {
+    for (const RowView& row : batch->rows) {
+      if (row.kind != Row::Kind::put) return true;
+    }
+  }
+  return false;
 }
 
 void append_rows(RespCommand& command, const std::vector<RowView>& rows) {
@@ -170,7 +180,8 @@ return {})lua";
 // arguments. Further keys are heads of jobs, and the last arguments the owners that they must have:
 // then there is one batch, and it is fenced if another daemon owns one of them. Redis does not undo
 // the writes of a script that fails, so everything that can fail (a key of the wrong type, out of
-// memory) must fail before the first write.
+// memory) must fail before the first write. ARGV[2] is 1 if rows are erased: then the commands that
+// write nothing else are tried first, because the rights of the user may have been changed.
 const std::string_view kRedisCommitScript = R"lua(
 local head, rows = KEYS[1], KEYS[2]
 local guards = #KEYS - 2
@@ -219,7 +230,11 @@ local function apply(at, last)
   end
 end
 
-local verdicts, first, applied, at = {}, nil, false, 2
+if ARGV[2] == '1' and rev then
+  redis.call('HDEL', head, '')
+  redis.call('HSET', head, 'rev', rev)
+end
+local verdicts, first, applied, at = {}, nil, false, 3
 for b = 1, tonumber(ARGV[1]) do
   local from, to = ARGV[at + 1], ARGV[at + 2]
   local last = at + 3 + tonumber(ARGV[at + 3])
@@ -366,7 +381,7 @@ void append_redis_commit(Bytes& out, std::string_view verb, std::string_view scr
   command << verb << script << 2 + guards.size() << redis_head_key(prefix, job)
           << redis_rows_key(prefix, job);
   for (const Ownership& guard : guards) command << redis_head_key(prefix, guard.job);
-  command << batches.size();
+  command << batches.size() << (erases(batches) ? 1 : 0);
   for (const JobBatch* batch : batches) {
     C10DD_ASSERT(well_formed(*batch));
     const std::vector<RowView> rows(batch->rows.begin(), batch->rows.end());
@@ -408,6 +423,22 @@ std::string redis_weakness(const RedisSettings& settings) {
       "its setting maxmemory-policy is {} with maxmemory {}, so that it evicts rows; it must be "
       "noeviction",
       settings.maxmemory_policy, settings.maxmemory);
+}
+
+std::string redis_narrowness(const RedisSettings& settings) {
+  // A commit gathers up to 32 MiB, and may then take one more batch with its largest value.
+  constexpr std::uint64_t kBulkLeast = 2 * limits::kValueBytes;
+  constexpr std::uint64_t kQueryLeast = 64 * 1024 * 1024;
+  const auto narrow = [](std::string_view name, const std::string& value, std::uint64_t least) {
+    const auto bytes = parse_number<std::uint64_t>(value);
+    if (!bytes || *bytes >= least) return std::string();
+    return format(
+        "its setting {} is {}, but must be {} at least: it would refuse large values for ever",
+        name, value, least);
+  };
+  std::string found = narrow("proto-max-bulk-len", settings.bulk_bytes, kBulkLeast);
+  if (!found.empty()) return found;
+  return narrow("client-query-buffer-limit", settings.query_bytes, kQueryLeast);
 }
 
 }  // namespace c10dd::store

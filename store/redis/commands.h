@@ -115,6 +115,8 @@ struct RedisSettings {
   std::string no_appendfsync_on_rewrite;
   std::string maxmemory;
   std::string maxmemory_policy;
+  std::string bulk_bytes = {};   ///< proto-max-bulk-len
+  std::string query_bytes = {};  ///< client-query-buffer-limit
 };
 
 /// Returns the durability under these settings (see Engine::durability()): "fsync", "os" or "none".
@@ -122,5 +124,8 @@ std::string_view redis_durability(const RedisSettings& settings);
 /// Returns which of these settings loses acknowledged changes, its value, and the value that it
 /// must have. Empty: none does.
 std::string redis_weakness(const RedisSettings& settings);
+/// Returns which of these settings refuses commits of the sizes that the limits of keys and values
+/// allow, its value, and the least value that it must have. Empty: none does.
+std::string redis_narrowness(const RedisSettings& settings);
 
 }  // namespace c10dd::store

@@ -184,14 +184,8 @@ class RedisEngine final : public Engine {
     for (const Ownership& owner : owners) {
       append_redis_command(out, {"HGET", head_key(owner.job), "owner"});
     }
-    if (!client_->send(out)) return outcomes;
-    read_outcomes(groups, batches.data(), outcomes.commits);
-    for (std::size_t n = 0; n < owners.size() && client_->usable(); ++n) {
-      outcomes.confirms[n] = read_confirmation(owners[n]);
-    }
-    if (groups.empty() || !client_->send(encoded("EVAL", groups))) return outcomes;
-    read_outcomes(groups, batches.data(), outcomes.commits);
-    if (!groups.empty()) client_->drop("the server does not run the commit script");
+    ask(out, groups, batches, owners, outcomes);
+    if (!client_->usable()) outcomes.why = client_->lost().detail;
     return outcomes;
   }
 
@@ -277,9 +271,12 @@ class RedisEngine final : public Engine {
       }
       if (count == rows_.size()) return {};
       return failure(Code::malformed,
-                     "{}{} has {} rows, but {} are durable: rows were erased or evicted; restore "
-                     "the server from a copy, or remove the job",
-                     client_.where(), key_, rows_.size(), count);
+                     "{}{} has {} rows, but {} are durable: {}; restore the server from a copy, or "
+                     "remove the job",
+                     client_.where(), key_, rows_.size(), count,
+                     rows_.size() < count ? "rows were erased or evicted"
+                                          : "somebody else has added rows, or a commit was broken "
+                                            "off because the user may not run a command");
     }
 
     RedisEngine& engine_;
@@ -351,6 +348,20 @@ class RedisEngine final : public Engine {
                           client_->address().prefix, process_, group);
     }
     return out;
+  }
+
+  /// Sends `out`, the calls of `groups` and the confirmations, and receives the outcomes.
+  void ask(const Bytes& out, std::map<JobNumber, std::vector<const JobBatch*>>& groups,
+           std::span<const JobBatch> batches, std::span<const Ownership> owners,
+           Outcomes& outcomes) {
+    if (!client_->send(out)) return;
+    read_outcomes(groups, batches.data(), outcomes.commits);
+    for (std::size_t n = 0; n < owners.size() && client_->usable(); ++n) {
+      outcomes.confirms[n] = read_confirmation(owners[n]);
+    }
+    if (groups.empty() || !client_->send(encoded("EVAL", groups))) return;
+    read_outcomes(groups, batches.data(), outcomes.commits);
+    if (!groups.empty()) client_->drop("the server does not run the commit script");
   }
 
   /// Receives the replies to the calls of the commit script, and removes the jobs whose call was

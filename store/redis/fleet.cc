@@ -114,8 +114,12 @@ class RedisFleet final : public Fleet {
     for (std::size_t n = 1; n < pairs.size(); n += 2) {
       std::optional<DaemonRow> row = parse_row(pairs[n].text);
       if (!row) {
-        return failure(Code::malformed, "{}the row of daemon {} in {} is damaged", client_->where(),
-                       printable(pairs[n - 1].text, 40), redis_fleet_key(prefix()));
+        return failure(
+            Code::malformed,
+            "{}the row of daemon {} in {} is damaged; remove it with HDEL {} {}, a daemon "
+            "that lives writes its row anew",
+            client_->where(), printable(pairs[n - 1].text, 40), redis_fleet_key(prefix()),
+            redis_fleet_key(prefix()), printable(pairs[n - 1].text, 40));
       }
       fleet.daemons.push_back(std::move(*row));
     }

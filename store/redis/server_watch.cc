@@ -32,6 +32,9 @@ class RedisServerWatch final : public ServerWatch {
     }
     const RedisSettings settings = read_redis_settings(*client_);
     if (!client_->usable()) return client_->lost();
+    if (const std::string narrow = redis_narrowness(settings); !narrow.empty()) {
+      return failure(Code::invalid_argument, "{}{}", client_->where(), narrow);
+    }
     ServerState state{client_->server(), std::string(redis_durability(settings)),
                       redis_weakness(settings)};
     if (state.weakness.empty() && !address_.sentinels.empty()) {
@@ -76,9 +79,13 @@ class RedisServerWatch final : public ServerWatch {
 }  // namespace
 
 RedisSettings read_redis_settings(RedisClient& client) {
-  return {client.setting("appendonly"), client.setting("appendfsync"),
-          client.setting("no-appendfsync-on-rewrite"), client.setting("maxmemory"),
-          client.setting("maxmemory-policy")};
+  return {client.setting("appendonly"),
+          client.setting("appendfsync"),
+          client.setting("no-appendfsync-on-rewrite"),
+          client.setting("maxmemory"),
+          client.setting("maxmemory-policy"),
+          client.setting("proto-max-bulk-len"),
+          client.setting("client-query-buffer-limit")};
 }
 
 std::unique_ptr<ServerWatch> watch_redis_server(std::string_view url) {

@@ -111,6 +111,11 @@ class Draw {
       bytes.assign(kSizes[b - 0xFC], 'x');
     }
   }
+  void fill(Blob& blob) {
+    Bytes bytes;
+    fill(bytes);
+    blob = Blob(bytes);
+  }
   void fill(SharedBytes& slice) {
     Bytes bytes;
     fill(bytes);

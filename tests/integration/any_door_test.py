@@ -313,10 +313,25 @@ class Moves(Doors):
         for asked in (first, second):
             status, body = move(asked, "torch", address(second))
             self.assertEqual(409, status, body)
-            self.assertIn('run plain-1 of job "torch" is a launch of PyTorch with 1 connection,', body["error"]["detail"])
+            self.assertIn('run plain-1 of job "torch" has 1 connection of unmodified PyTorch', body["error"]["detail"])
         self.assertEqual(2, rank.join())
         rank.close()
         self.wait_for("the move", lambda: move(first, "torch", address(second))[0] == 200)
+
+    def test_a_run_of_an_endpoint_does_not_move_while_pytorch_is_connected(self):
+        first, second, third = self.fleet
+        status, reply = first.http("/v1/jobs/A/endpoints", "POST", b'{"name": "e", "run": "r1"}')
+        self.assertEqual(200, status, reply)
+        port = json.loads(reply)["port"]
+        rank = Client.of_process((first.address[0], port), 77)
+        self.addCleanup(rank.close)
+        self.assertEqual(1, rank.join())
+        for asked in self.fleet:
+            status, body = move(asked, "A", address(third))
+            self.assertEqual(409, status, body)
+            self.assertIn('run r1 of job "A" has 1 connection of unmodified PyTorch', body["error"]["detail"])
+        rank.close()
+        self.wait_for("the move", lambda: move(second, "A", address(third))[0] == 200)
 
     def test_all_runs_of_a_job_move(self):
         first, second, third = self.fleet

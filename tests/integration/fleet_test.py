@@ -363,10 +363,34 @@ class BadInput(Fleet):
         self.assertGreater(time.monotonic() - began, 0.5 * LEASE)
         self.until_ok(self.fleet, "A", lambda client: client.set("k", "v"))
 
+    def test_restarts_after_kills_leave_no_rows(self):
+        for _ in range(3):
+            self.fleet[0].kill()
+            self.fleet[0].start()
+        self.wait_for("the rows of the dead", lambda: self.redis_call("HLEN", "c10dd:fleet") == 1)
+
+    def test_a_daemon_that_others_could_not_use(self):
+        for protocols in ("http", "native", "http,tcpstore"):
+            code, text = self.refused("--protocols", protocols)
+            self.assertEqual(64, code, text)
+            self.assertIn("--protocols must include native and http on the engine redis://", text)
+
+    def test_a_damaged_row_is_named_with_the_remedy(self):
+        self.redis_call("HSET", "c10dd:fleet", "zzz", "x")
+        self.wait_for("the text", lambda: "remove it with HDEL c10dd:fleet zzz" in self.fleet[0].http("/readyz")[1])
+        self.redis_call("HDEL", "c10dd:fleet", "zzz")
+        self.wait_for("the end", lambda: self.fleet[0].http("/readyz")[0] == 200)
+
     def test_an_address_that_is_none(self):
-        code, text = self.refused("--advertise", "head1")
-        self.assertEqual(64, code, text)
-        self.assertIn('invalid address "head1"', text)
+        for value, bad, why in (("head1", "head1", "it has no port"), ("a:0", "a:0", "it has no port"),
+                                ("a:1, b:2", " b:2", "the host is no name"), ("a:1,a:1", "a:1", "it is there twice"),
+                                ("0.0.0.0:1", "0.0.0.0:1", "nobody can connect to that host"),
+                                ("[::]:1", "[::]:1", "nobody can connect"), ("x" * 254 + ":1", "xxx", "no name"),
+                                ("[1.2.3.4]:1", "[1.2.3.4]:1", "no name and no IP address")):
+            code, text = self.refused("--advertise", value)
+            self.assertEqual(64, code, text)
+            self.assertIn(f'invalid address "{bad}', text)
+            self.assertIn(why, text)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Redis that cannot do what a daemon needs is refused at the start, with a sentence that says what to do."""
 import contextlib
+import re
 import subprocess
 import tempfile
 import unittest
+from pathlib import Path
 
 from daemon import Daemon, SLOWDOWN
 from redis_server import Redis, sentinel
@@ -55,6 +57,20 @@ class BadServers(unittest.TestCase):
             self.assertIn(text, self.refused(code, self.url("ada:secret@")))
         command(self.redis.port, "ACL", "SETUSER", "ada", "reset", "on", ">secret", "~c10dd*", "+@all")
         with Daemon(engine=self.url("ada:secret@")) as daemon:
+            self.assertEqual(200, daemon.http("/readyz")[0])
+
+    def test_settings_that_refuse_large_values(self):
+        for name, value in (("proto-max-bulk-len", "1048576"), ("client-query-buffer-limit", "2097152")):
+            before = command(self.redis.port, "CONFIG", "GET", name)[1].decode()
+            command(self.redis.port, "CONFIG", "SET", name, value)
+            self.assertIn(f"its setting {name} is {value}, but must be", self.refused(64, self.url()))
+            command(self.redis.port, "CONFIG", "SET", name, before)
+
+    def test_the_user_of_the_documentation(self):
+        readme = (Path(__file__).resolve().parents[2] / "deploy" / "README.md").read_text()
+        rights = re.search(r"`ACL SETUSER c10dd on >PASSWORD (.*)`", readme)[1].split()
+        command(self.redis.port, "ACL", "SETUSER", "c10dd", "on", ">secret", *rights)
+        with Daemon(engine=self.url("c10dd:secret@")) as daemon:
             self.assertEqual(200, daemon.http("/readyz")[0])
 
     def test_a_replica(self):

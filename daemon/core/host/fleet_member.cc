@@ -7,13 +7,6 @@
 #include "protocol/format.h"
 
 namespace c10dd::core {
-namespace {
-
-/// The row of a daemon that has been silent for this long is removed.
-constexpr std::chrono::hours kForgetAfter{1};
-
-}  // namespace
-
 void FleetMember::joined(SteadyTime sent) {
   news_ = {directory_.fleet()->lease_end(sent), directory_.fleet()->addresses(), others()};
 }
@@ -106,24 +99,13 @@ std::string FleetMember::why() const {
   return failure_.empty() ? "no heartbeat was sent in time" : failure_;
 }
 
-/// Returns whether nobody needs the row of another daemon: it has been silent for long, or is dead
-/// and this daemon was started in its place.
-bool FleetMember::is_over(const FleetView::Other& other) const {
-  const auto is_own = [this](const std::string& address) {
-    return std::ranges::find(self_.addresses, address) != self_.addresses.end();
-  };
-  if (other.silent >= kForgetAfter) return true;
-  return directory_.fleet()->is_silent(other) &&
-         std::ranges::any_of(other.row.facts.addresses, is_own);
-}
-
 /// Reports which daemons have become silent, or are heard again, and forgets the dead.
 void FleetMember::note_others() {
   const FleetView& fleet = *directory_.fleet();
   std::map<std::uint64_t, bool> silent;
   for (const auto& [process, other] : fleet.daemons()) {
     if (process == self_.process) continue;
-    if (is_over(other)) shell_.remove(process, other.row.beats);
+    if (fleet.is_over(other, self_)) shell_.remove(process, other.row.beats);
     const bool now = silent[process] = fleet.is_silent(other);
     const auto before = silent_.find(process);
     if (before == silent_.end() ? !now : before->second == now) continue;
@@ -139,7 +121,10 @@ std::string FleetMember::not_ready() const {
     return format("state_rolled_back: {}; {}", rolled_back(), rollback_remedy());
   }
   if (loop_.boot_now() < news_.lease_end) return {};
-  return format("the lease of the shared engine is over: {}; its jobs go to other daemons", why());
+  return format(
+      "the lease of the shared engine is over: {}; other daemons, if they reach it, may take the "
+      "jobs over",
+      why());
 }
 
 }  // namespace c10dd::core

@@ -101,7 +101,6 @@ class FleetMember {
   void ask(bool beats);
   void heard(SteadyTime sent, bool beats, const Result<store::FleetReading>& heard);
   void state_changed(StateWatch::Verdict verdict);
-  bool is_over(const FleetView::Other& other) const;
   void note_others();
   std::vector<std::string> others();
   std::string why() const;

@@ -7,12 +7,15 @@
 #include "daemon/core/planted.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
 #include "protocol/wording.h"
 
 namespace c10dd::core {
 namespace {
 
 constexpr Duration kDrainLook = std::chrono::milliseconds(100);
+/// The row of a daemon that has been silent for this long is removed.
+constexpr std::chrono::hours kForgetAfter{1};
 
 std::string name_of(const store::DaemonFacts& daemon) {
   return daemon.addresses.empty() ? format("process {:016x}", daemon.process)
@@ -109,6 +112,16 @@ bool FleetView::shares_host() const {
   return std::ranges::any_of(own, [&](const std::string& host) { return others.contains(host); });
 }
 
+bool FleetView::is_over(const Other& other, const store::DaemonFacts& self) const {
+  if (other.silent >= kForgetAfter) return true;
+  if (!is_silent(other)) return false;
+  const auto is_own = [&self](const std::string& address) {
+    return std::ranges::find(self.addresses, address) != self.addresses.end();
+  };
+  return daemons_.size() >= limits::kDaemons ||
+         std::ranges::any_of(other.row.facts.addresses, is_own);
+}
+
 std::optional<Conflict> conflict_of(const store::DaemonFacts& self, const FleetView& fleet) {
   for (const auto& [process, other] : fleet.daemons()) {
     const store::DaemonFacts& facts = other.row.facts;
@@ -128,7 +141,15 @@ std::optional<Conflict> conflict_of(const store::DaemonFacts& self, const FleetV
                       process};
     }
   }
-  return std::nullopt;
+  if (fleet.daemons().size() < limits::kDaemons || fleet.daemons().contains(self.process)) {
+    return std::nullopt;
+  }
+  const auto& [process, quietest] = *std::ranges::max_element(
+      fleet.daemons(), {}, [](const auto& entry) { return entry.second.silent; });
+  if (fleet.is_silent(quietest)) return std::nullopt;  // its row goes
+  return Conflict{format("the fleet has {} daemons, limit {}; stop one before you start another",
+                         fleet.daemons().size(), limits::kDaemons),
+                  process};
 }
 
 }  // namespace c10dd::core

@@ -76,6 +76,9 @@ class FleetView {
   bool is_silent(const Other& other) const {
     return other.silent >= std::max(lease_, other.row.facts.lease);
   }
+  /// Returns whether nobody needs the row of another daemon: it has been silent for an hour; or for
+  /// its lease, and `self` has its address, or the fleet is full.
+  bool is_over(const Other& other, const store::DaemonFacts& self) const;
   std::uint64_t self() const { return self_; }
 
   /// Returns the key of the daemon that clients reach at this address, or of this daemon. Returns a
@@ -99,8 +102,8 @@ struct Conflict {
   std::uint64_t with = 0;
 };
 /// Returns a daemon of the fleet with which `self` cannot live: it has another lease, or an address
-/// of `self`. Nothing if there is none. A daemon that is dead conflicts, too, until it counts as
-/// silent: see FleetView::is_silent().
+/// of `self`, or the fleet is full, and it has been silent longest. Nothing if there is none. A
+/// daemon that is dead conflicts, too, until it counts as silent: see FleetView::is_silent().
 std::optional<Conflict> conflict_of(const store::DaemonFacts& self, const FleetView& fleet);
 
 }  // namespace c10dd::core

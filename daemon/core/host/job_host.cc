@@ -33,7 +33,7 @@ std::size_t copied_bytes(const Reply& reply) {
   if (const auto* values = std::get_if<Values>(&*reply)) {
     for (const Bytes& value : values->values) bytes += value.size();
   } else if (const auto* read = std::get_if<ValuePage>(&*reply)) {
-    for (const Bytes& value : read->values) bytes += value.size();
+    for (const Blob& value : read->values) bytes += value.size();
   } else if (const auto* page = std::get_if<KeyPage>(&*reply)) {
     for (const Bytes& key : page->keys) bytes += key.size();
   } else if (const auto* changes = std::get_if<Changes>(&*reply)) {
@@ -281,7 +281,9 @@ void JobHost::finish_batch(const store::CommitResult& result) {
       return;
     }
     shell_.report(slot.get(), CommitFailed{outcome});
-    if (outcome == store::Outcome::unknown) lost = "a commit has an unknown outcome";
+    if (outcome == store::Outcome::unknown) {
+      lost = "a commit has an unknown outcome" + (result.why.empty() ? "" : ": " + result.why);
+    }
     if (outcome == store::Outcome::absent) {
       lost = format("the engine does not have {}", described(*slot));
     }
@@ -404,6 +406,19 @@ std::vector<JobNumber> JobHost::numbers_of(std::string_view job) const {
   std::vector<JobNumber> all;
   for (const auto& [number, slot] : jobs_) {
     if (slot->serving && slot->name == job) all.push_back(number);
+  }
+  return all;
+}
+
+std::vector<std::pair<std::string, std::size_t>> JobHost::fleeting_in(std::string_view job) const {
+  std::vector<std::pair<std::string, std::size_t>> all;
+  for (const auto& [number, slot] : jobs_) {
+    if (!slot->serving || slot->name != job) continue;
+    const auto count = std::ranges::count_if(slot->attached, [](const auto& entry) {
+      const Origin& from = entry.second->from;
+      return from.role == Access::use && from.connection != 0;  // a RunClaim has no connection
+    });
+    if (count > 0) all.emplace_back(slot->run, static_cast<std::size_t>(count));
   }
   return all;
 }

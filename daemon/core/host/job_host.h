@@ -266,6 +266,9 @@ class JobHost {
   std::vector<JobReport> reports() const;
   /// Returns the numbers of the runs of this job that are served.
   std::vector<JobNumber> numbers_of(std::string_view job) const;
+  /// Returns the runs of this job in which clients of a protocol without sessions are connected,
+  /// with the number of their connections. Such clients do not connect again.
+  std::vector<std::pair<std::string, std::size_t>> fleeting_in(std::string_view job) const;
   /// Returns a report on each run of the job with this name that is served.
   std::vector<RunReport> runs_of(std::string_view job) const;
   /// Returns all jobs, including those that are loading.

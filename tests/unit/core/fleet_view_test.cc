@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "protocol/limits.h"
+
 namespace c10dd::core {
 namespace {
 
@@ -112,6 +114,26 @@ TEST_F(FleetViewTest, RefusesAnotherLeaseOrAnAddressThatIsTaken) {
   EXPECT_EQ(conflict_of(self, view_)->with, kOther);
   for (int i = 0; i < 5; ++i) read(milliseconds(400), 1);
   EXPECT_FALSE(conflict_of(self, view_)) << "the one that has the address is dead";
+}
+
+TEST_F(FleetViewTest, AFullFleetHasRoomOnceADaemonIsDead) {
+  const store::DaemonFacts self{1000, {"new:1"}, "1", seconds(2), false};
+  std::vector<store::DaemonRow> rows;
+  for (std::uint64_t n = 1; n <= limits::kDaemons; ++n) rows.push_back(row(n, 1));
+  view_.read(rows, now_);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(conflict_of(self, view_));
+    EXPECT_NE(conflict_of(self, view_)->reason.find("64 daemons, limit 64"), std::string::npos);
+    for (store::DaemonRow& other : rows) other.beats += other.facts.process == 7 ? 0 : 1;
+    view_.read(rows, now_ += milliseconds(400));
+    EXPECT_EQ(conflict_of(self, view_).has_value() ? conflict_of(self, view_)->with : 7, 7U);
+  }
+  EXPECT_FALSE(conflict_of(self, view_));
+  for (const auto& [process, other] : view_.daemons()) {
+    EXPECT_EQ(view_.is_over(other, self), process == 7) << process;
+  }
+  view_.read({row(7, 1)}, now_);
+  EXPECT_FALSE(view_.is_over(view_.daemons().at(7), self)) << "there is room";
 }
 
 TEST_F(FleetViewTest, WaitsForTheLongerLeaseOfAnother) {

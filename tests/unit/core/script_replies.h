@@ -20,9 +20,10 @@ inline std::string fold(const Bytes& bytes) {
   return std::string(1, bytes[0]) + "*" + std::to_string(bytes.size());
 }
 
-inline std::string list_text(const std::vector<Bytes>& list) {
+template <class Text>
+std::string list_text(const std::vector<Text>& list) {
   std::string text;
-  for (const Bytes& item : list) text += ' ' + fold(item);
+  for (const Text& item : list) text += ' ' + fold(Bytes(item));
   return text;
 }
 

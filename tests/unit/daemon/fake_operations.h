@@ -58,6 +58,7 @@ struct FakeOperations final : Operations {
 
   boost::asio::awaitable<DaemonsPage> daemons() override { co_return daemons_page; }
   boost::asio::awaitable<JobsPage> owners() override { co_return JobsPage{}; }
+  bool is_stored(const std::string&) const override { return stored; }
   boost::asio::awaitable<Result<JobPlaces>> places_of(const std::string&) override {
     co_return places;
   }
@@ -96,6 +97,7 @@ struct FakeOperations final : Operations {
   std::vector<EndpointReport> endpoints;
   DaemonsPage daemons_page;
   Result<JobPlaces> places = JobPlaces{};
+  bool stored = false;
   std::deque<HttpReply> replies;  ///< of other daemons
   Result<void> done;
   std::vector<std::string> asked;

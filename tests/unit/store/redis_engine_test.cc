@@ -107,6 +107,20 @@ TEST(RedisWeakness, NamesTheSettingAndBothValues) {
   EXPECT_NE(redis_weakness({}).find("does not tell its setting appendonly"), std::string::npos);
 }
 
+TEST(RedisNarrowness, NamesTheSettingAndBothValues) {
+  RedisSettings settings;
+  EXPECT_EQ(redis_narrowness(settings), "") << "a server that does not tell";
+  settings.bulk_bytes = "536870912";
+  settings.query_bytes = "1073741824";
+  EXPECT_EQ(redis_narrowness(settings), "");
+  settings.query_bytes = "2097152";
+  EXPECT_EQ(redis_narrowness(settings),
+            "its setting client-query-buffer-limit is 2097152, but must be 67108864 at least: it "
+            "would refuse large values for ever");
+  settings.bulk_bytes = "1048576";
+  EXPECT_EQ(redis_narrowness(settings).find("its setting proto-max-bulk-len is 1048576"), 0U);
+}
+
 TEST(SentinelAddress, IsReadFromTheUrl) {
   const RedisAddress one = *parse_sentinel_address("//head1/training");
   EXPECT_EQ(one.sentinels, (std::vector<std::pair<std::string, std::uint16_t>>{{"head1", 26379}}));
@@ -167,6 +181,28 @@ TEST_F(RedisEngineTest, FencesAnOwnerOnAnotherConnection) {
   EXPECT_EQ(first->commit(std::vector<JobBatch>{{1, old, 1, 2, {{Row::Kind::put, "a", "2"}}}}),
             Outcomes{Outcome::fenced});
   EXPECT_EQ(rows_of(*second, 1), (std::map<Bytes, Bytes>{{"a", "1"}}));
+}
+
+TEST_F(RedisEngineTest, ARightThatIsTakenAwayLeavesNoCommitHalfDone) {
+  server_->command({"ACL", "SETUSER", "ada", "on", ">secret", "~*", "+@all"});
+  const std::string url = "redis://ada:secret@" + server_->url().substr(8);
+  const auto first = std::move(open_engine(url).value());
+  const Epoch begun = first->claim(1)->epoch;
+  ASSERT_EQ(first->commit(std::vector<JobBatch>{{1, begun, 0, 1, {{Row::Kind::put, "a", "1"}}}}),
+            Outcomes{Outcome::durable});
+  for (const std::string right : {"hdel", "hset"}) {
+    const auto engine = std::move(open_engine(url, {.process = 1}).value());
+    const Epoch epoch = engine->claim(1)->epoch;
+    server_->command({"ACL", "SETUSER", "ada", "-" + right});
+    const std::vector<JobBatch> batch = {
+        {1, epoch, 1, 2, {{Row::Kind::put, "b", "1"}, {Row::Kind::erase, "a", ""}}}};
+    const Engine::Outcomes outcomes = engine->commit_and_confirm(batch, {});
+    EXPECT_EQ(outcomes.commits, Outcomes{Outcome::unknown});
+    EXPECT_NE(outcomes.why.find("unexpected reply to a commit"), std::string::npos) << outcomes.why;
+    server_->command({"ACL", "SETUSER", "ada", "+" + right});
+    const auto again = std::move(open_engine(url).value());
+    EXPECT_EQ(rows_of(*again, 1), (std::map<Bytes, Bytes>{{"a", "1"}})) << right;
+  }
 }
 
 TEST_F(RedisEngineTest, TellsOwnersApartAfterEpochsHaveBegunAgain) {
