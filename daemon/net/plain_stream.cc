@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/plain_stream.h"
 
+#include <fcntl.h>
 #include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
+#include <array>
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
 #include <sstream>
 
 #include "daemon/config/address_ranges.h"
@@ -16,6 +27,35 @@ namespace {
 
 constexpr int kBufferBytes = 256 * 1024;  // the kernel's, for sending
 constexpr int kUserTimeoutMs = 15'000;
+constexpr std::size_t kMostBuffers = 64;  // in one write
+
+/// Calls a handler of a coroutine once, when a read has ended.
+template <class Handler>
+class ReadHandler final : public StreamReader {
+ public:
+  explicit ReadHandler(Handler handler) : handler_(std::move(handler)) {}
+  void on_read(std::size_t bytes, const ErrorCode& failed) override {
+    Handler handler = std::move(handler_);
+    asio::get_associated_cancellation_slot(handler).clear();
+    std::move(handler)(failed, bytes);
+  }
+
+ private:
+  Handler handler_;
+};
+
+ErrorCode last_error() {
+  if (errno == EAGAIN || errno == EWOULDBLOCK) return asio::error::would_block;
+  return {errno, boost::system::system_category()};
+}
+
+/// Lets `cancel` run if the operator || of two coroutines ends the waiting of `handler`.
+template <class Handler, class Cancel>
+void on_cancellation(const Handler& handler, Cancel cancel) {
+  auto slot = asio::get_associated_cancellation_slot(handler);
+  if (!slot.is_connected()) return;
+  slot.assign([cancel](asio::cancellation_type) { cancel(); });
+}
 
 }  // namespace
 
@@ -35,59 +75,152 @@ void configure(tcp::socket& socket) {
 }
 
 PlainStream::PlainStream(tcp::socket socket, Ticket ticket)
-    : Stream(std::move(ticket)), socket_(std::move(socket)) {
-  ErrorCode ignored;  // if the call below fails, the next read fails, too
-  socket_.non_blocking(true, ignored);
+    : PlainStream(static_cast<asio::io_context&>(socket.get_executor().context()), socket.release(),
+                  std::move(ticket)) {}
+
+PlainStream::PlainStream(asio::io_context& loop, int socket, Ticket ticket)
+    : Stream(std::move(ticket)), loop_(loop), poll_(SocketPoll::of(loop)), socket_(socket) {
+  ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) | O_NONBLOCK);
+  entry_ = poll_.add(socket_, *this);
+}
+
+PlainStream::~PlainStream() {
+  if (socket_ < 0) return;
+  poll_.remove(entry_);
+  ::close(socket_);
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+
+asio::awaitable<std::size_t> PlainStream::read_next(asio::mutable_buffer into, ErrorCode& failed) {
+  auto token = asio::redirect_error(asio::use_awaitable, failed);
+  const auto start = [this, into](auto handler) {
+    on_cancellation(handler, [this] { cancel(); });
+    read_into(into, std::make_shared<ReadHandler<decltype(handler)>>(std::move(handler)));
+  };
+  co_return co_await asio::async_initiate<decltype(token), void(ErrorCode, std::size_t)>(start,
+                                                                                         token);
 }
 
 void PlainStream::read_into(asio::mutable_buffer into, std::shared_ptr<StreamReader> reader) {
-  socket_.async_read_some(into,
-                          [reader = std::move(reader)](const ErrorCode& failed, std::size_t n) {
-                            reader->on_read(n, failed);
-                          });
+  C10DD_ASSERT(!reader_);
+  if (socket_ < 0) return end_read(std::move(reader), asio::error::bad_descriptor);
+  into_ = into;
+  reader_ = std::move(reader);
+  want();
 }
 
 std::size_t PlainStream::read_now(asio::mutable_buffer into, ErrorCode& failed) {
-  return socket_.read_some(into, failed);
+  while (true) {
+    const ssize_t n = ::recv(socket_, into.data(), into.size(), 0);
+    failed = n > 0 ? ErrorCode() : n == 0 ? ErrorCode(asio::error::eof) : last_error();
+    if (n < 0 && failed == asio::error::interrupted) continue;
+    return n > 0 ? static_cast<std::size_t>(n) : 0;
+  }
+}
+
+void PlainStream::on_readable() {
+  ErrorCode failed;
+  const std::size_t n = read_now(into_, failed);
+  if (failed == asio::error::would_block) return;
+  const std::shared_ptr<StreamReader> reader = std::exchange(reader_, nullptr);
+  want();
+  reader->on_read(n, failed);
+}
+
+/// Ends a read later with this error.
+void PlainStream::end_read(std::shared_ptr<StreamReader> reader, ErrorCode failed) {
+  asio::post(loop_, [reader = std::move(reader), failed] { reader->on_read(0, failed); });
+}
+
+// ---- writing -----------------------------------------------------------------------------------
+
+asio::awaitable<std::size_t> PlainStream::write_next(asio::const_buffer from, ErrorCode& failed) {
+  auto token = asio::use_awaitable;
+  while (true) {
+    const std::size_t n = write_now({&from, 1}, failed);
+    if (failed != asio::error::would_block) co_return n;
+    const auto start = [this](auto handler) {
+      on_cancellation(handler, [this] { cancel(); });
+      using Handler = decltype(handler);
+      when_writable([held = std::make_shared<Handler>(std::move(handler))] {
+        Handler once = std::move(*held);
+        asio::get_associated_cancellation_slot(once).clear();
+        std::move(once)();
+      });
+    };
+    const unsigned cancelled = cancelled_;
+    co_await asio::async_initiate<decltype(token), void()>(start, token);
+    if (cancelled == cancelled_) continue;
+    failed = asio::error::operation_aborted;
+    co_return 0;
+  }
 }
 
 std::size_t PlainStream::write_now(std::span<const asio::const_buffer> from, ErrorCode& failed) {
-  return from.size() == 1 ? socket_.write_some(from.front(), failed)
-                          : socket_.write_some(from, failed);
+  std::array<iovec, kMostBuffers> parts;
+  C10DD_ASSERT(from.size() <= parts.size());
+  for (std::size_t n = 0; n < from.size(); ++n) {
+    parts[n] = {const_cast<void*>(from[n].data()), from[n].size()};
+  }
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = from.size();
+  while (true) {
+    const ssize_t n = from.size() == 1
+                          ? ::send(socket_, from[0].data(), from[0].size(), MSG_NOSIGNAL)
+                          : ::sendmsg(socket_, &message, MSG_NOSIGNAL);
+    failed = n < 0 ? last_error() : ErrorCode();
+    if (n < 0 && failed == asio::error::interrupted) continue;
+    return n < 0 ? 0 : static_cast<std::size_t>(n);
+  }
 }
 
 void PlainStream::when_writable(std::function<void()> on_ready) {
-  socket_.async_wait(tcp::socket::wait_write,
-                     [on_ready = std::move(on_ready)](const ErrorCode&) { on_ready(); });
+  if (socket_ < 0) return asio::post(loop_, std::move(on_ready));
+  writer_ = std::move(on_ready);
+  want();
 }
+
+void PlainStream::on_writable() {
+  const std::function<void()> writer = std::exchange(writer_, nullptr);
+  want();
+  writer();
+}
+
+void PlainStream::want() {
+  poll_.want(entry_, (reader_ ? SocketPoll::reading : SocketPoll::nothing) |
+                         (writer_ ? SocketPoll::writing : SocketPoll::nothing));
+}
+
+// ---- the end -----------------------------------------------------------------------------------
 
 void PlainStream::cancel() {
-  ErrorCode ignored;
-  socket_.cancel(ignored);
+  ++cancelled_;
+  if (reader_) end_read(std::exchange(reader_, nullptr), asio::error::operation_aborted);
+  if (writer_) asio::post(loop_, std::exchange(writer_, nullptr));
+  if (socket_ >= 0) want();
 }
 
-void PlainStream::end_writing() {
-  ErrorCode ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
-}
+void PlainStream::end_writing() { ::shutdown(socket_, SHUT_WR); }
 
 void PlainStream::close() {
-  ErrorCode ignored;
-  socket_.shutdown(tcp::socket::shutdown_both, ignored);
-  socket_.close(ignored);
+  if (socket_ < 0) return;
+  poll_.remove(entry_);
+  ::shutdown(socket_, SHUT_RDWR);
+  ::close(std::exchange(socket_, -1));
+  cancel();
 }
 
 bool PlainStream::move_to(asio::io_context& loop,
                           std::function<void(std::shared_ptr<Stream>)> then) {
-  ErrorCode failed;
-  const tcp protocol = socket_.local_endpoint(failed).protocol();
-  const int descriptor = socket_.release(failed);
-  if (failed) return false;
+  if (socket_ < 0) return false;
+  poll_.remove(entry_);
+  const int descriptor = std::exchange(socket_, -1);
   const auto ticket = std::make_shared<Ticket>(take_ticket());
-  asio::post(loop, [&loop, protocol, descriptor, ticket, head = take_head(), client = client(),
+  asio::post(loop, [&loop, descriptor, ticket, head = take_head(), client = client(),
                     then = std::move(then)]() mutable {
-    auto moved =
-        std::make_shared<PlainStream>(tcp::socket(loop, protocol, descriptor), std::move(*ticket));
+    std::shared_ptr<PlainStream> moved(new PlainStream(loop, descriptor, std::move(*ticket)));
     if (client) moved->serve_for(*client, moved->take_ticket());
     moved->put_head(std::move(head));
     then(std::move(moved));
@@ -95,28 +228,31 @@ bool PlainStream::move_to(asio::io_context& loop,
   return true;
 }
 
+tcp::endpoint PlainStream::remote(ErrorCode& failed) const {
+  tcp::endpoint endpoint;
+  auto size = static_cast<socklen_t>(endpoint.capacity());
+  failed = ::getpeername(socket_, endpoint.data(), &size) == 0 ? ErrorCode() : last_error();
+  if (!failed) endpoint.resize(size);
+  return endpoint;
+}
+
 std::string PlainStream::peer() const {
   ErrorCode failed;
-  const auto endpoint = client() ? *client() : socket_.remote_endpoint(failed);
+  const auto endpoint = client() ? *client() : remote(failed);
   std::ostringstream text;
   text << endpoint;
   return failed ? "unknown" : text.str();
 }
 
-int PlainStream::socket() const {
-  // Asio's function that returns the descriptor is not const.
-  return const_cast<asio::ip::tcp::socket&>(socket_).native_handle();
-}
-
 asio::ip::address PlainStream::address() const {
   ErrorCode failed;
-  return unmapped((client() ? *client() : socket_.remote_endpoint(failed)).address());
+  return unmapped((client() ? *client() : remote(failed)).address());
 }
 
 /// Each option bounds how long a peer may be unreachable: the number of probes while the connection
 /// is idle, TCP_USER_TIMEOUT while sent data is not acknowledged.
 void PlainStream::outlive_outages() {
-  const int fd = socket_.native_handle();
+  const int fd = socket_;
   const auto set = [fd](int name, int value) {
     ::setsockopt(fd, IPPROTO_TCP, name, &value, sizeof value);
   };

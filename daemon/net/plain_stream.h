@@ -3,10 +3,9 @@
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include "daemon/net/stream.h"
+#include "daemon/shard/socket_poll.h"
 
 namespace c10dd::daemon {
 
@@ -14,32 +13,44 @@ namespace c10dd::daemon {
 /// data is not acknowledged, and by keepalive while the connection is idle.
 void configure(asio::ip::tcp::socket& socket);
 
-class PlainStream final : public Stream {
+class PlainStream final : public Stream, private SocketPoll::Watcher {
  public:
   PlainStream(asio::ip::tcp::socket socket, Ticket ticket);
+  ~PlainStream() override;
 
-  asio::awaitable<std::size_t> read_next(asio::mutable_buffer into, ErrorCode& failed) override {
-    return socket_.async_read_some(into, asio::redirect_error(asio::use_awaitable, failed));
-  }
+  asio::awaitable<std::size_t> read_next(asio::mutable_buffer into, ErrorCode& failed) override;
   void read_into(asio::mutable_buffer into, std::shared_ptr<StreamReader> reader) override;
   std::size_t read_now(asio::mutable_buffer into, ErrorCode& failed) override;
-  asio::awaitable<std::size_t> write_next(asio::const_buffer from, ErrorCode& failed) override {
-    return socket_.async_write_some(from, asio::redirect_error(asio::use_awaitable, failed));
-  }
+  asio::awaitable<std::size_t> write_next(asio::const_buffer from, ErrorCode& failed) override;
   std::size_t write_now(std::span<const asio::const_buffer> from, ErrorCode& failed) override;
   void when_writable(std::function<void()> on_ready) override;
   void cancel() override;
   void end_writing() override;
   void close() override;
   bool move_to(asio::io_context& loop, std::function<void(std::shared_ptr<Stream>)> then) override;
-  asio::any_io_executor executor() override { return socket_.get_executor(); }
+  asio::any_io_executor executor() override { return loop_.get_executor(); }
   std::string peer() const override;
   asio::ip::address address() const override;
-  int socket() const override;
+  int socket() const override { return socket_; }
   void outlive_outages() override;
 
  private:
-  asio::ip::tcp::socket socket_;
+  PlainStream(asio::io_context& loop, int socket, Ticket ticket);
+
+  void on_readable() override;
+  void on_writable() override;
+  void want();
+  void end_read(std::shared_ptr<StreamReader> reader, ErrorCode failed);
+  asio::ip::tcp::endpoint remote(ErrorCode& failed) const;
+
+  asio::io_context& loop_;
+  SocketPoll& poll_;
+  int socket_;  ///< -1: closed
+  SocketPoll::Entry entry_;
+  asio::mutable_buffer into_;
+  std::shared_ptr<StreamReader> reader_;  ///< null: no read waits
+  std::function<void()> writer_;          ///< null: nobody waits for room
+  unsigned cancelled_ = 0;                ///< how often cancel() was called
 };
 
 }  // namespace c10dd::daemon

@@ -3,6 +3,8 @@
 
 #include <ctime>
 
+#include "daemon/shard/socket_poll.h"
+
 namespace c10dd::daemon {
 namespace {
 
@@ -18,6 +20,8 @@ constexpr unsigned kTurnsWithoutLook = 15;
 constexpr std::chrono::milliseconds kBusy{1};
 
 }  // namespace
+
+Loop::Loop() : io_context(BOOST_ASIO_CONCURRENCY_HINT_UNSAFE_IO) { SocketPoll::of(*this); }
 
 core::SteadyTime Loop::boot_now() const {
   timespec time{};

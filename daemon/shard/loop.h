@@ -16,7 +16,8 @@ namespace c10dd::daemon {
 
 class Loop : public boost::asio::io_context, public core::HostLoop {
  public:
-  Loop() : io_context(BOOST_ASIO_CONCURRENCY_HINT_UNSAFE_IO) {}
+  /// Opens the descriptors that the loop needs. Throws std::system_error if there are too many.
+  Loop();
 
   void post(std::function<void()> f) override { boost::asio::post(*this, std::move(f)); }
   void dispatch(std::function<void()> f) override { boost::asio::dispatch(*this, std::move(f)); }

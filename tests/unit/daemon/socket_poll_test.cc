@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a loop tells the watchers of its sockets that they are ready.
+#include "daemon/shard/socket_poll.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace c10dd::daemon {
+namespace {
+
+/// One end of a pair of connected sockets. Counts how often it was told to be ready.
+class End final : public SocketPoll::Watcher {
+ public:
+  End(SocketPoll& poll, int socket)
+      : poll_(poll), socket_(socket), entry_(poll.add(socket, *this)) {}
+  ~End() override { close(); }
+
+  void want(std::uint32_t interest) { poll_.want(entry_, interest); }
+  void close() {
+    if (socket_ < 0) return;
+    poll_.remove(entry_);
+    ::close(std::exchange(socket_, -1));
+  }
+  void send(const std::string& bytes) {
+    ASSERT_EQ(::send(socket_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  }
+
+  void on_readable() override {
+    ++reads;
+    char byte = 0;
+    if (::recv(socket_, &byte, 1, 0) <= 0) want(SocketPoll::nothing);  // the end
+    if (then) then();
+  }
+  void on_writable() override {
+    ++writes;
+    want(SocketPoll::nothing);
+  }
+
+  int reads = 0;
+  int writes = 0;
+  std::function<void()> then;
+
+ private:
+  SocketPoll& poll_;
+  int socket_;
+  const SocketPoll::Entry entry_;
+};
+
+class SocketPollTest : public testing::Test {
+ protected:
+  std::pair<std::unique_ptr<End>, std::unique_ptr<End>> connected() {
+    int both[2] = {};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, both), 0);
+    SocketPoll& poll = SocketPoll::of(loop);
+    return {std::make_unique<End>(poll, both[0]), std::make_unique<End>(poll, both[1])};
+  }
+  void run() {
+    loop.restart();
+    loop.run();  // ends when nothing is wanted
+  }
+
+  boost::asio::io_context loop;
+};
+
+TEST_F(SocketPollTest, TellsAgainWhileBytesAreLeft) {
+  const auto [a, b] = connected();
+  b->send("abc");
+  a->want(SocketPoll::reading);
+  a->then = [a = a.get()] {
+    if (a->reads == 3) a->want(SocketPoll::nothing);
+  };
+  run();
+  EXPECT_EQ(a->reads, 3) << "one byte was read each time";
+}
+
+TEST_F(SocketPollTest, TellsOnlyWhatIsWanted) {
+  const auto [a, b] = connected();
+  b->send("abc");
+  a->want(SocketPoll::writing);
+  run();
+  EXPECT_EQ(a->reads, 0);
+  EXPECT_EQ(a->writes, 1);
+  a->want(SocketPoll::reading | SocketPoll::writing);
+  a->then = [a = a.get()] { a->want(SocketPoll::nothing); };
+  run();
+  EXPECT_EQ(a->writes, 2);
+}
+
+TEST_F(SocketPollTest, TheEndOfThePeerCountsAsBytes) {
+  const auto [a, b] = connected();
+  a->want(SocketPoll::reading);
+  b->close();
+  run();
+  EXPECT_EQ(a->reads, 1);
+}
+
+TEST_F(SocketPollTest, APeerThatIsGoneDisturbsNobodyWhileNothingIsWanted) {
+  const auto [a, b] = connected();
+  const auto [c, d] = connected();
+  a->want(SocketPoll::reading);
+  a->want(SocketPoll::nothing);
+  b->close();
+  d->send("x");
+  c->want(SocketPoll::reading);
+  c->then = [c = c.get()] { c->want(SocketPoll::nothing); };
+  run();
+  EXPECT_EQ(a->reads, 0);
+  EXPECT_EQ(c->reads, 1);
+  a->want(SocketPoll::reading);
+  run();
+  EXPECT_EQ(a->reads, 1) << "it is told as soon as it asks";
+}
+
+TEST_F(SocketPollTest, ASocketMayBeRemovedWhileOthersAreServed) {
+  const auto [a, b] = connected();
+  const auto [c, d] = connected();
+  std::unique_ptr<End> e;
+  std::unique_ptr<End> f;
+  for (End* sender : {b.get(), d.get()}) sender->send("x");
+  for (End* reader : {a.get(), c.get()}) reader->want(SocketPoll::reading);
+  // Whichever is served first removes both. A new socket gets the place of one of them; the event
+  // of the other one, which is due in the same turn, must not reach it.
+  a->then = c->then = [&, a = a.get(), c = c.get()] {
+    a->close();
+    c->close();
+    std::tie(e, f) = connected();
+    e->want(SocketPoll::reading);
+    boost::asio::post(loop, [&] { e->want(SocketPoll::nothing); });
+  };
+  run();
+  EXPECT_EQ(a->reads + c->reads, 1);
+  EXPECT_EQ(e->reads, 0);
+}
+
+}  // namespace
+}  // namespace c10dd::daemon
