@@ -188,6 +188,15 @@ void PlainStream::on_writable() {
   writer();
 }
 
+/// Ends the read that waits, and lets the writer find out that the connection is closed.
+void PlainStream::on_refused(const ErrorCode& why) {
+  const std::shared_ptr<StreamReader> reader = std::exchange(reader_, nullptr);
+  const std::function<void()> writer = std::exchange(writer_, nullptr);
+  close();
+  if (reader) end_read(reader, why);
+  if (writer) asio::post(loop_, writer);
+}
+
 void PlainStream::want() {
   poll_.want(entry_, (reader_ ? SocketPoll::reading : SocketPoll::nothing) |
                          (writer_ ? SocketPoll::writing : SocketPoll::nothing));

@@ -39,6 +39,7 @@ class PlainStream final : public Stream, private SocketPoll::Watcher {
 
   void on_readable() override;
   void on_writable() override;
+  void on_refused(const ErrorCode& why) override;
   void want();
   void end_read(std::shared_ptr<StreamReader> reader, ErrorCode failed);
   asio::ip::tcp::endpoint remote(ErrorCode& failed) const;

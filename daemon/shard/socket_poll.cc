@@ -90,8 +90,15 @@ void SocketPoll::arm(std::uint32_t index, std::uint32_t events) {
   event.events = events;
   event.data.u64 = std::uint64_t{slot.round} << 32 | index;
   const int change = slot.armed == 0 ? EPOLL_CTL_ADD : events == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
-  ::epoll_ctl(poll_.native_handle(), change, slot.socket, &event);
-  slot.armed = events;
+  const bool done = ::epoll_ctl(poll_.native_handle(), change, slot.socket, &event) == 0;
+  if (done || events == 0) {
+    slot.armed = events;
+    return;
+  }
+  const boost::system::error_code why(errno, boost::system::system_category());
+  asio::post(poll_.get_executor(), [this, entry = Entry{index, slot.round}, why] {
+    if (Slot* const refused = slot_of(entry)) refused->watcher->on_refused(why);
+  });
 }
 
 /// Waits for the epoll while anything is wanted, but not longer: the loop would not end.

@@ -26,6 +26,8 @@ class SocketPoll final : public boost::asio::execution_context::service {
     virtual ~Watcher() = default;
     virtual void on_readable() = 0;
     virtual void on_writable() = 0;
+    /// The kernel has refused to watch the socket, for instance because it has no memory.
+    virtual void on_refused(const boost::system::error_code& why) = 0;
   };
 
   enum Interest : std::uint32_t { nothing = 0, reading = EPOLLIN, writing = EPOLLOUT };

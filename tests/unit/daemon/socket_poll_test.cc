@@ -2,11 +2,13 @@
 // When a loop tells the watchers of its sockets that they are ready.
 #include "daemon/shard/socket_poll.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <boost/asio/post.hpp>
+#include <cerrno>
 #include <functional>
 #include <memory>
 #include <string>
@@ -43,9 +45,14 @@ class End final : public SocketPoll::Watcher {
     ++writes;
     want(SocketPoll::nothing);
   }
+  void on_refused(const boost::system::error_code& why) override {
+    refused = why;
+    want(SocketPoll::nothing);
+  }
 
   int reads = 0;
   int writes = 0;
+  boost::system::error_code refused;
   std::function<void()> then;
 
  private:
@@ -117,6 +124,13 @@ TEST_F(SocketPollTest, APeerThatIsGoneDisturbsNobodyWhileNothingIsWanted) {
   a->want(SocketPoll::reading);
   run();
   EXPECT_EQ(a->reads, 1) << "it is told as soon as it asks";
+}
+
+TEST_F(SocketPollTest, SaysThatTheKernelRefusesADescriptor) {
+  End file(SocketPoll::of(loop), ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  file.want(SocketPoll::reading);
+  run();
+  EXPECT_EQ(file.refused.value(), EPERM) << "no epoll watches a file";
 }
 
 TEST_F(SocketPollTest, ASocketMayBeRemovedWhileOthersAreServed) {
