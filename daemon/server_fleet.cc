@@ -41,11 +41,11 @@ Failure would_end(const std::string& job, const std::string& run, std::size_t co
   const std::string shown = printable(job, limits::kNameBytes);
   std::string text = format(
       "move: run {} of job \"{}\" has {} connection{} of unmodified PyTorch, which does not "
-      "connect again: a move would end it; wait for its end",
+      "connect again: a move would end it; wait until it has ended",
       run.empty() ? "\"\"" : printable(run, limits::kNameBytes), shown, connections,
       connections == 1 ? "" : "s");
   if (core::is_plain_name(run)) {
-    text += format(", or end it with DELETE /v1/jobs/{}/runs/{}", shown,
+    text += format(", or end it now with DELETE /v1/jobs/{}/runs/{}", shown,
                    printable(run, limits::kNameBytes));
   }
   return failure(Code::unavailable, "{}", text);

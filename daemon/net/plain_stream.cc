@@ -226,6 +226,7 @@ bool PlainStream::move_to(asio::io_context& loop,
   if (socket_ < 0) return false;
   poll_.remove(entry_);
   const int descriptor = std::exchange(socket_, -1);
+  cancel();
   const auto ticket = std::make_shared<Ticket>(take_ticket());
   asio::post(loop, [&loop, descriptor, ticket, head = take_head(), client = client(),
                     then = std::move(then)]() mutable {

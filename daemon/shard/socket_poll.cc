@@ -56,8 +56,8 @@ SocketPoll::Entry SocketPoll::add(int socket, Watcher& watcher) {
   return {index, slot.round};
 }
 
-/// The kernel goes on to report what is not wanted any more, until it does so in vain: mostly it is
-/// wanted again before that.
+/// Leaves events armed that are not wanted any more: mostly they are wanted again before the kernel
+/// reports them. If not, serve() disarms them.
 void SocketPoll::want(Entry entry, std::uint32_t interest) {
   Slot* const slot = slot_of(entry);
   if (slot == nullptr) return;
@@ -82,7 +82,8 @@ void SocketPoll::set_wanted(Slot& slot, std::uint32_t interest) {
   slot.wanted = interest;
 }
 
-/// Errors are reported while anything is, so a socket of which nothing is wanted is taken out.
+/// Sets the events that the kernel reports. It reports errors of every socket in the epoll, so a
+/// socket without events is taken out.
 void SocketPoll::arm(std::uint32_t index, std::uint32_t events) {
   Slot& slot = slots_[index];
   if (slot.armed == events) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections of stock trainers to the daemons of a fleet. Each comes to some daemon, which asks
-// the product's RunClaim who owns the job of its listener, and is bound there or passed on to the
-// owner. The oracle: a daemon binds a connection only while the shared state says that it owns the
-// job, so no launch has connections in two runs; and when all is calm, all daemons name the same
-// owner, and no other one still has connections.
+// Simulates connections of stock trainers to the daemons of a fleet. Each connection comes to some
+// daemon. The daemon asks the product's RunClaim which daemon owns the job, and binds the
+// connection itself or passes it on to the owner. The oracle: a daemon binds a connection only
+// while the shared state says that it owns the job, so no launch has connections in two runs; and
+// when all is calm, all daemons name the same owner, and no other daemon still has connections.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a loop tells the watchers of its sockets that they are ready.
+// Tests which events SocketPoll reports to the watchers of its sockets.
 #include "daemon/shard/socket_poll.h"
 
 #include <fcntl.h>

@@ -109,7 +109,7 @@ TEST(RedisWeakness, NamesTheSettingAndBothValues) {
 
 TEST(RedisNarrowness, NamesTheSettingAndBothValues) {
   RedisSettings settings;
-  EXPECT_EQ(redis_narrowness(settings), "") << "a server that does not tell";
+  EXPECT_EQ(redis_narrowness(settings), "") << "the server hides its settings";
   settings.bulk_bytes = "536870912";
   settings.query_bytes = "1073741824";
   EXPECT_EQ(redis_narrowness(settings), "");
