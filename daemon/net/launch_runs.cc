@@ -51,13 +51,24 @@ void LaunchRuns::locate(std::function<void(Result<Owner>)> then) {
 void LaunchRuns::bind(const Client& client, const tcpstore::MessageHead& first,
                       std::function<void(Result<std::string>)> then) {
   const core::PlainRuns::First request = core::PlainRuns::first_request(request_of(first));
-  if (!claim_) return then(bind_here(client, request));
-  claim_->ask([this, self = shared_from_this(), client, request, then](const Result<Owner>& owner) {
+  const auto bind = [this, client, request, then] {
+    after_ends([this, client, request, then] { then(bind_here(client, request)); });
+  };
+  if (!claim_) return bind();
+  claim_->ask([this, self = shared_from_this(), bind, then](const Result<Owner>& owner) {
     if (!owner) return then(owner.error());
-    if (owner->here()) return then(bind_here(client, request));
+    if (owner->here()) return bind();
     then(failure(Code::not_owner, "job \"{}\" was taken over by the daemon at {}",
                  printable(job_, limits::kNameBytes), owner->addresses.front()));
   });
+}
+
+/// Calls `then` when all ends are handled that the kernel had before this call. Another loop tells
+/// of an end before it closes the socket, so what ended_ does not see any more is in the queue of
+/// this loop by now.
+void LaunchRuns::after_ends(std::function<void()> then) {
+  handle_ends();
+  boost::asio::post(loop_, [self = shared_from_this(), then = std::move(then)] { then(); });
 }
 
 Result<std::string> LaunchRuns::bind_here(const Client& client,

@@ -61,6 +61,7 @@ class LaunchRuns final : public TcpStoreRuns, public std::enable_shared_from_thi
   };
 
   Result<std::string> bind_here(const Client& client, const core::PlainRuns::First& first);
+  void after_ends(std::function<void()> then);
   void keep_claim();
   void end_all(const Failure& why);
   void handle_ends();
