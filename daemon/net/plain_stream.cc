@@ -115,7 +115,13 @@ std::size_t PlainStream::read_now(asio::mutable_buffer into, ErrorCode& failed) 
     const ssize_t n = ::recv(socket_, into.data(), into.size(), 0);
     failed = n > 0 ? ErrorCode() : n == 0 ? ErrorCode(asio::error::eof) : last_error();
     if (n < 0 && failed == asio::error::interrupted) continue;
-    return n > 0 ? static_cast<std::size_t>(n) : 0;
+    const std::size_t bytes = n > 0 ? static_cast<std::size_t>(n) : 0;
+    if (failed == asio::error::would_block) {
+      poll_.exhausted(entry_, SocketPoll::reading | SocketPoll::ended);
+    } else if (!failed && bytes < into.size()) {
+      poll_.exhausted(entry_, SocketPoll::reading);
+    }
+    return bytes;
   }
 }
 
@@ -172,6 +178,7 @@ std::size_t PlainStream::write_now(std::span<const asio::const_buffer> from, Err
                           : ::sendmsg(socket_, &message, MSG_NOSIGNAL);
     failed = n < 0 ? last_error() : ErrorCode();
     if (n < 0 && failed == asio::error::interrupted) continue;
+    if (failed == asio::error::would_block) poll_.exhausted(entry_, SocketPoll::writing);
     return n < 0 ? 0 : static_cast<std::size_t>(n);
   }
 }

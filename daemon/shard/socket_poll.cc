@@ -4,12 +4,15 @@
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 namespace c10dd::daemon {
 
 namespace asio = boost::asio;
 
 namespace {
+
+constexpr int kLooks = 8;  // in one handler
 
 int make_epoll() {
   const int made = ::epoll_create1(EPOLL_CLOEXEC);
@@ -52,25 +55,29 @@ SocketPoll::Entry SocketPoll::add(int socket, Watcher& watcher) {
   slot.watcher = &watcher;
   slot.socket = socket;
   ++slot.round;
-  slot.wanted = slot.armed = 0;
+  slot.wanted = slot.ready = 0;
+  slot.registered = slot.due = false;
   return {index, slot.round};
 }
 
-/// Leaves events armed that are not wanted any more: mostly they are wanted again before the kernel
-/// reports them. If not, serve() disarms them.
 void SocketPoll::want(Entry entry, std::uint32_t interest) {
   Slot* const slot = slot_of(entry);
   if (slot == nullptr) return;
   set_wanted(*slot, interest);
-  if ((interest & ~slot->armed) != 0) arm(entry.index, interest);
+  if (interest != 0 && !slot->registered) enter(entry.index);
+  if (slot->now() != 0) make_due(entry, *slot);
   follow();
+}
+
+void SocketPoll::exhausted(Entry entry, std::uint32_t readiness) {
+  if (Slot* const slot = slot_of(entry)) slot->ready &= ~readiness;
 }
 
 void SocketPoll::remove(Entry entry) {
   Slot* const slot = slot_of(entry);
   if (slot == nullptr) return;
   set_wanted(*slot, nothing);
-  arm(entry.index, 0);
+  if (slot->registered) ::epoll_ctl(poll_.native_handle(), EPOLL_CTL_DEL, slot->socket, nullptr);
   slot->watcher = nullptr;
   free_.push_back(entry.index);
   follow();
@@ -82,29 +89,33 @@ void SocketPoll::set_wanted(Slot& slot, std::uint32_t interest) {
   slot.wanted = interest;
 }
 
-/// Sets the events that the kernel reports. It reports errors of every socket in the epoll, so a
-/// socket without events is taken out.
-void SocketPoll::arm(std::uint32_t index, std::uint32_t events) {
+/// Registers a socket with the kernel, once for all events: to change them would cost a system
+/// call, and an event that nobody wants is only noted.
+void SocketPoll::enter(std::uint32_t index) {
   Slot& slot = slots_[index];
-  if (slot.armed == events) return;
   epoll_event event{};
-  event.events = events;
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.u64 = std::uint64_t{slot.round} << 32 | index;
-  const int change = slot.armed == 0 ? EPOLL_CTL_ADD : events == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
-  const bool done = ::epoll_ctl(poll_.native_handle(), change, slot.socket, &event) == 0;
-  if (done || events == 0) {
-    slot.armed = events;
-    return;
-  }
+  slot.registered = ::epoll_ctl(poll_.native_handle(), EPOLL_CTL_ADD, slot.socket, &event) == 0;
+  if (slot.registered) return;
   const boost::system::error_code why(errno, boost::system::system_category());
   asio::post(poll_.get_executor(), [this, entry = Entry{index, slot.round}, why] {
     if (Slot* const refused = slot_of(entry)) refused->watcher->on_refused(why);
   });
 }
 
-/// Waits for the epoll while anything is wanted, but not longer: the loop would not end.
+void SocketPoll::make_due(Entry entry, Slot& slot) {
+  if (!std::exchange(slot.due, true)) due_.push_back(entry);
+}
+
+/// Serves the sockets that are due, or waits for the epoll while anything is wanted. Waits no
+/// longer, because the loop would not end.
 void SocketPoll::follow() {
   if (running_ || over_) return;
+  if (!due_.empty()) {
+    running_ = true;
+    return asio::post(poll_.get_executor(), [this] { run(); });
+  }
   if (waiting_ && wanted_ == 0) {
     boost::system::error_code ignored;
     poll_.cancel(ignored);
@@ -114,34 +125,53 @@ void SocketPoll::follow() {
   poll_.async_wait(asio::posix::stream_descriptor::wait_read,
                    [this](const boost::system::error_code& failed) {
                      waiting_ = false;
+                     if (running_ || over_) return;
+                     running_ = !failed;
                      failed ? follow() : run();
                    });
 }
 
-/// Serves some sockets. While several are ready, looks again without waiting.
+/// Serves the sockets that are ready. While several are, looks again at once, because further
+/// requests have probably come meanwhile: the replies to all of them leave at the end of the turn.
 void SocketPoll::run() {
-  if (over_) return;
-  running_ = true;
-  const int count =
-      ::epoll_wait(poll_.native_handle(), events_.data(), static_cast<int>(events_.size()), 0);
-  for (int n = 0; n < count; ++n) serve(events_[static_cast<std::size_t>(n)]);
-  const bool busy = count > 1;
-  if (busy) return asio::post(poll_.get_executor(), [this] { run(); });
+  int count = 2;
+  for (int looks = 0; looks < kLooks && count > 1; ++looks) {
+    count = look();
+    due_.swap(serving_);
+    for (const Entry& entry : serving_) serve(entry);
+    serving_.clear();
+  }
+  if (count > 1) return asio::post(poll_.get_executor(), [this] { run(); });
   running_ = false;
   follow();
 }
 
-void SocketPoll::serve(const epoll_event& event) {
-  const Entry entry{static_cast<std::uint32_t>(event.data.u64),
-                    static_cast<std::uint32_t>(event.data.u64 >> 32)};
+/// Asks the kernel what has happened. Returns the number of sockets to which something has.
+int SocketPoll::look() {
+  const int count =
+      ::epoll_wait(poll_.native_handle(), events_.data(), static_cast<int>(events_.size()), 0);
+  for (int n = 0; n < count; ++n) {
+    const epoll_event& event = events_[static_cast<std::size_t>(n)];
+    const Entry entry{static_cast<std::uint32_t>(event.data.u64),
+                      static_cast<std::uint32_t>(event.data.u64 >> 32)};
+    Slot* const slot = slot_of(entry);
+    if (slot == nullptr) continue;
+    const bool broken = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
+    slot->ready |= broken ? reading | writing | ended : event.events;
+    if (slot->now() != 0) make_due(entry, *slot);
+  }
+  return count;
+}
+
+void SocketPoll::serve(Entry entry) {
   Slot* slot = slot_of(entry);
   if (slot == nullptr) return;
-  const bool ended = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
-  const std::uint32_t ready = ended ? slot->wanted : event.events & slot->wanted;
-  if ((event.events & ~slot->wanted) != 0) arm(entry.index, slot->wanted);
-  if ((ready & writing) != 0) slot->watcher->on_writable();
+  slot->due = false;
+  if ((slot->now() & writing) != 0) slot->watcher->on_writable();
   slot = slot_of(entry);
-  if (slot != nullptr && (ready & reading) != 0) slot->watcher->on_readable();
+  if (slot != nullptr && (slot->now() & reading) != 0) slot->watcher->on_readable();
+  slot = slot_of(entry);
+  if (slot != nullptr && slot->now() != 0) make_due(entry, *slot);
 }
 
 }  // namespace c10dd::daemon

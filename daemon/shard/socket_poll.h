@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells the streams of a loop when their sockets can be read or written. Asks the kernel in an
-// epoll of its own, level-triggered: a stream reads once for each event, and need not read again to
-// find out that nothing is left, as it has to with Asio's edge-triggered reactor. One handler of
-// the loop serves several sockets. Used on its loop only.
+// epoll of its own, edge-triggered: a socket is registered once, and the kernel looks at it only
+// when something happens to it. A stream that has read less than it asked for need not read again
+// to find out that nothing is left, as it has to with Asio's reactor: see exhausted(). One handler
+// of the loop serves several sockets. Used on its loop only.
 #pragma once
 
 #include <sys/epoll.h>
@@ -20,7 +21,8 @@ class SocketPoll final : public boost::asio::execution_context::service {
   using key_type = SocketPoll;
   static boost::asio::execution_context::id id;
 
-  /// What is called when a socket is ready. May remove any socket, also its own.
+  /// What is called when a socket is ready, again and again until the watcher wants something else
+  /// or says exhausted(). May remove any socket, also its own.
   class Watcher {
    public:
     virtual ~Watcher() = default;
@@ -30,7 +32,13 @@ class SocketPoll final : public boost::asio::execution_context::service {
     virtual void on_refused(const boost::system::error_code& why) = 0;
   };
 
-  enum Interest : std::uint32_t { nothing = 0, reading = EPOLLIN, writing = EPOLLOUT };
+  /// What a watcher waits for, or what a socket is ready for: a combination of these.
+  enum Readiness : std::uint32_t {
+    nothing = 0,
+    reading = EPOLLIN,
+    writing = EPOLLOUT,
+    ended = EPOLLRDHUP,  ///< the peer sends no more; wakes who waits for reading
+  };
 
   /// Identifies a socket that was added.
   struct Entry {
@@ -45,9 +53,12 @@ class SocketPoll final : public boost::asio::execution_context::service {
   static SocketPoll& of(boost::asio::io_context& loop);
 
   Entry add(int socket, Watcher& watcher);
-  /// Sets what the watcher waits for: a combination of Interest. An error or the end of the
-  /// connection counts as all that it waits for.
+  /// Sets what the watcher waits for: reading, writing, both or nothing. An error counts as both.
   void want(Entry entry, std::uint32_t interest);
+  /// Says what the socket is not ready for any more. A read that got some bytes, but less than it
+  /// asked for, has exhausted `reading`, though an end may follow; a read that would block,
+  /// `reading` and `ended`; a write that would block, `writing`.
+  void exhausted(Entry entry, std::uint32_t readiness);
   void remove(Entry entry);
 
  private:
@@ -56,24 +67,35 @@ class SocketPoll final : public boost::asio::execution_context::service {
     int socket = -1;
     std::uint32_t round = 0;  ///< how often the slot was used
     std::uint32_t wanted = 0;
-    std::uint32_t armed = 0;  ///< what the kernel reports; contains `wanted`
+    std::uint32_t ready = 0;
+    bool registered = false;  ///< the kernel reports what happens to the socket
+    bool due = false;         ///< in due_
+
+    /// Returns what is both wanted and ready.
+    std::uint32_t now() const {
+      return wanted & (ready | ((ready & ended) != 0 ? std::uint32_t{reading} : 0));
+    }
   };
 
   void shutdown() override;
-  void arm(std::uint32_t index, std::uint32_t events);
+  void enter(std::uint32_t index);
   void set_wanted(Slot& slot, std::uint32_t interest);
+  void make_due(Entry entry, Slot& slot);
   void follow();
   void run();
-  void serve(const epoll_event& event);
+  int look();
+  void serve(Entry entry);
   Slot* slot_of(Entry entry);
 
   boost::asio::posix::stream_descriptor poll_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
-  std::array<epoll_event, 64> events_;  ///< of one turn of the loop
-  std::size_t wanted_ = 0;              ///< sockets of which something is wanted
-  bool waiting_ = false;                ///< the loop waits for poll_
-  bool running_ = false;                ///< run() is running, or will be called again
+  std::vector<Entry> due_;      ///< sockets that are ready for what is wanted
+  std::vector<Entry> serving_;  ///< those of due_ that run() serves
+  std::array<epoll_event, 64> events_;
+  std::size_t wanted_ = 0;  ///< sockets of which something is wanted
+  bool waiting_ = false;    ///< the loop waits for poll_
+  bool running_ = false;    ///< run() is running, or will be called
   bool over_ = false;
 };
 

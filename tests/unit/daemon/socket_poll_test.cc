@@ -14,6 +14,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace c10dd::daemon {
 namespace {
@@ -31,14 +32,26 @@ class End final : public SocketPoll::Watcher {
     poll_.remove(entry_);
     ::close(std::exchange(socket_, -1));
   }
+  /// Sends until there is no more room.
+  void fill() {
+    const std::string bytes(1 << 16, 'x');
+    while (::send(socket_, bytes.data(), bytes.size(), 0) > 0) {
+    }
+    poll_.exhausted(entry_, SocketPoll::writing);
+  }
   void send(const std::string& bytes) {
     ASSERT_EQ(::send(socket_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
   }
 
+  /// Reads at most `at_once` bytes. Wants nothing after the end of the peer.
   void on_readable() override {
     ++reads;
-    char byte = 0;
-    if (::recv(socket_, &byte, 1, 0) <= 0) want(SocketPoll::nothing);  // the end
+    std::string into(at_once, '\0');
+    const ssize_t n = ::recv(socket_, into.data(), into.size(), 0);
+    if (n > 0) got.append(into, 0, static_cast<std::size_t>(n));
+    if (n == 0) want(SocketPoll::nothing);
+    if (n < 0) poll_.exhausted(entry_, SocketPoll::reading | SocketPoll::ended);
+    if (n > 0 && n < static_cast<ssize_t>(at_once)) poll_.exhausted(entry_, SocketPoll::reading);
     if (then) then();
   }
   void on_writable() override {
@@ -50,6 +63,8 @@ class End final : public SocketPoll::Watcher {
     want(SocketPoll::nothing);
   }
 
+  std::size_t at_once = 1;
+  std::string got;
   int reads = 0;
   int writes = 0;
   boost::system::error_code refused;
@@ -86,6 +101,78 @@ TEST_F(SocketPollTest, TellsAgainWhileBytesAreLeft) {
   };
   run();
   EXPECT_EQ(a->reads, 3) << "one byte was read each time";
+}
+
+TEST_F(SocketPollTest, TellsNothingMoreOfASocketThatIsExhaustedUntilMoreBytesCome) {
+  const auto [a, b] = connected();
+  a->at_once = 10;
+  b->send("abc");
+  a->want(SocketPoll::reading);
+  a->then = [&, a = a.get(), b = b.get()] {
+    if (a->reads == 2) return a->want(SocketPoll::nothing);
+    boost::asio::post(loop, [&, b] { boost::asio::post(loop, [b] { b->send("de"); }); });
+  };
+  run();
+  EXPECT_EQ(a->got, "abcde");
+  EXPECT_EQ(a->reads, 2);
+}
+
+TEST_F(SocketPollTest, TellsTheEndThatFollowsTheLastBytes) {
+  const auto [a, b] = connected();
+  a->at_once = 10;
+  b->send("abc");
+  b->close();
+  a->want(SocketPoll::reading);
+  run();
+  EXPECT_EQ(a->got, "abc");
+  EXPECT_EQ(a->reads, 2) << "the second read finds the end";
+}
+
+TEST_F(SocketPollTest, RemembersBytesThatCameWhileNothingWasWanted) {
+  const auto [a, b] = connected();
+  const auto [c, d] = connected();
+  a->want(SocketPoll::reading);
+  a->want(SocketPoll::nothing);
+  b->send("x");
+  c->want(SocketPoll::reading);
+  d->send("y");
+  c->then = [c = c.get()] { c->want(SocketPoll::nothing); };
+  run();
+  EXPECT_EQ(a->got, "");
+  a->then = [a = a.get()] { a->want(SocketPoll::nothing); };
+  a->want(SocketPoll::reading);
+  run();
+  EXPECT_EQ(a->got, "x");
+}
+
+TEST_F(SocketPollTest, TellsWhenThereIsRoomAgain) {
+  const auto [a, b] = connected();
+  a->at_once = 1 << 20;
+  b->fill();
+  b->want(SocketPoll::writing);
+  boost::asio::post(loop, [&] {
+    boost::asio::post(loop, [&, a = a.get(), b = b.get()] {
+      EXPECT_EQ(b->writes, 0) << "there is no room";
+      a->then = [a] { a->want(SocketPoll::nothing); };
+      a->want(SocketPoll::reading);
+    });
+  });
+  run();
+  EXPECT_EQ(b->writes, 1);
+}
+
+TEST_F(SocketPollTest, ServesMoreSocketsThanItAsksForAtOnce) {
+  std::vector<std::pair<std::unique_ptr<End>, std::unique_ptr<End>>> pairs(300);
+  for (auto& [a, b] : pairs) {
+    std::tie(a, b) = connected();
+    a->want(SocketPoll::reading);
+    a->then = [a = a.get()] { a->want(SocketPoll::nothing); };
+  }
+  boost::asio::post(loop, [&] {
+    for (auto& [a, b] : pairs) b->send("x");
+  });
+  run();
+  for (auto& [a, b] : pairs) EXPECT_EQ(a->got, "x");
 }
 
 TEST_F(SocketPollTest, TellsOnlyWhatIsWanted) {
