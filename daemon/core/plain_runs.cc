@@ -87,8 +87,10 @@ std::string PlainRuns::choose(const Peer& peer, const First& first, Outcome& out
   if (!joins || !current.join_ended) return current_;
   const std::string before = current_;
   const std::size_t left = current.joined;
+  // A process that was in the launch before has closed its process group, and opens another one.
+  const bool again = peer.pid != 0 && current.left.contains({peer.address, peer.pid});
   std::string run = new_run();
-  if (left > 0) {
+  if (left > 0 && !again) {
     out.notes.push_back(
         {"launch_split", run,
          format("{} joins, but a joined connection of run {} has ended and {} are connected: a "
@@ -126,7 +128,7 @@ void PlainRuns::joined(Connection connection) {
 
 PlainRuns::Outcome PlainRuns::closed(Connection connection) {
   Outcome out;
-  if (connections_.contains(connection)) forget(connection, out);
+  if (connections_.contains(connection)) forget(connection, "its last connection has ended", out);
   return out;
 }
 
@@ -136,12 +138,12 @@ std::optional<PlainRuns::Outcome> PlainRuns::end(const std::string& run, const s
   Outcome out;
   out.reason = why;
   out.close.assign(found->second.connections.begin(), found->second.connections.end());
-  for (const Connection connection : out.close) forget(connection, out);
+  for (const Connection connection : out.close) forget(connection, why, out);
   return out;
 }
 
-/// Removes a connection, and its run if this was the last one.
-void PlainRuns::forget(Connection connection, Outcome& out) {
+/// Removes a connection, and its run if this was the last one; `cause` says why the run has ended.
+void PlainRuns::forget(Connection connection, std::string_view cause, Outcome& out) {
   const auto found = connections_.find(connection);
   const Bound& bound = found->second;
   const auto entry = runs_.find(bound.run);
@@ -150,6 +152,7 @@ void PlainRuns::forget(Connection connection, Outcome& out) {
   if (bound.joined) {
     --run.joined;
     run.join_ended = !planted(Planted::join_end_forgotten);
+    if (bound.peer.pid != 0) run.left.emplace(bound.peer.address, bound.peer.pid);
   }
   for (const std::string& key : bound.rank_keys) {
     const auto holder = run.rank_keys.find(key);
@@ -166,7 +169,7 @@ void PlainRuns::forget(Connection connection, Outcome& out) {
   if (run.connections.empty()) {
     if (current_ == bound.run) current_.clear();
     out.ended.push_back(bound.run);
-    out.notes.push_back({"run_ended", bound.run, "its last connection has ended"});
+    out.notes.push_back({"run_ended", bound.run, std::string(cause)});
     rank_keys_ -= run.rank_keys.size();
     runs_.erase(entry);
   }
@@ -206,7 +209,7 @@ PlainRuns::Outcome PlainRuns::set_key(Connection connection, std::string_view ke
     out.close.push_back(connection);
   }
   out.notes.push_back({"rank_taken", name, out.reason});
-  for (const Connection one : out.close) forget(one, out);
+  for (const Connection one : out.close) forget(one, out.reason, out);
   return out;
 }
 

@@ -73,8 +73,7 @@ class PlainRuns {
   ///               if none of its joined connections has ended; else a new run, current from then
   ///               on
   ///   other       the run of the process's newest live connection; else the current run; else a
-  ///   new
-  ///               run, current from then on
+  ///               new run, current from then on
   Outcome bind(Connection connection, const Peer& peer, const First& first, TimePoint now);
 
   /// Notes that a bound connection has sent a join after its first request.
@@ -127,8 +126,9 @@ class PlainRuns {
   };
   struct Run {
     TimePoint began;
-    bool join_ended = false;  // one of its joined connections has ended
-    std::size_t joined = 0;   // live connections that have joined
+    bool join_ended = false;      // one of its joined connections has ended
+    std::size_t joined = 0;       // live connections that have joined
+    std::set<Process> left = {};  // processes with a joined connection that has ended
     std::set<Connection> connections = {};
     std::map<std::string, Holder, std::less<>> rank_keys = {};  // by whom each was set last
     std::string refused = {};
@@ -145,7 +145,7 @@ class PlainRuns {
   const Bound* newest_of(const Peer& peer, bool joined) const;
   std::string new_run();
   void hold_key(Run& run, Connection connection, std::string_view key);
-  void forget(Connection connection, Outcome& out);
+  void forget(Connection connection, std::string_view cause, Outcome& out);
 
   std::uint64_t runs_so_far_ = 0;
   std::string current_;  // name of a run; empty: there is none

@@ -30,8 +30,10 @@ class RunPage {
  public:
   explicit RunPage(const core::RunReport& run) : run_(run), seen_(run.details.ranks) {
     if (!run.plain) return;
+    left_ = seen_;
     for (const core::PlainRuns::Rank& rank : run.plain->ranks) {
       seen_.insert(rank.rank);
+      left_.erase(rank.rank);
       const bool known = rank.peer.pid != 0;
       ranks_.emplace(
           core::WaitingProcess{rank.peer.address, rank.peer.pid, known ? 0 : rank.connection},
@@ -51,6 +53,7 @@ class RunPage {
     if (const auto ranks = missing()) {
       text += "; ranks missing: " + (ranks->empty() ? "none" : fold(*ranks));
     }
+    if (!left_.empty()) text += "; ranks that have left: " + fold_set(left_);
     for (const core::KeyWait& wait : run_.details.waits) text += "; " + sentence(wait);
     if (run_.details.more_waits > 0) {
       text += format("; {} more keys are awaited", run_.details.more_waits);
@@ -74,6 +77,7 @@ class RunPage {
     const auto absent = missing();
     out["missing"] =
         absent ? boost::json::value(boost::json::array(absent->begin(), absent->end())) : nullptr;
+    out["left"] = boost::json::array(left_.begin(), left_.end());
     boost::json::array waits;
     for (const core::KeyWait& wait : run_.details.waits) waits.push_back(json_of(wait));
     out["waits"] = std::move(waits);
@@ -179,6 +183,7 @@ class RunPage {
 
   const core::RunReport& run_;
   std::set<Rank> seen_;
+  std::set<Rank> left_;  // those of seen_ whose key is set, but by no connection that is alive
   std::map<core::WaitingProcess, Rank> ranks_;  // of the processes whose rank's key is known
   bool trainers_ = false;                       // a rank of a process group has set its key
 };

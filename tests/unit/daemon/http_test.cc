@@ -310,7 +310,8 @@ JobPage waiting_page() {
                         .longest = std::chrono::seconds(3),
                         .processes = {{"10.0.0.1", 17}, {"10.0.0.2", 0}}}};
   core::PlainRuns::Report plain{.run = "plain-7", .began = {}, .connections = 5, .joined = 3};
-  plain.ranks = {{.rank = 0, .key = "/default_pg/0//cpu//0/0", .peer = {"10.0.0.1", 17}}};
+  plain.ranks = {{.rank = 0, .key = "/default_pg/0//cpu//0/0", .peer = {"10.0.0.1", 17}},
+                 {.rank = 1, .key = "/default_pg/0//cpu//0/1", .peer = {"10.0.0.2", 18}}};
   run.plain = plain;
   return {.job = "torch", .runs = {run}};
 }
@@ -323,14 +324,16 @@ TEST(HttpRoutes, AJobNamesItsRanksAndWhoWaitsForWhom) {
   its.page = waiting_page();
   const HttpReply json = handle(request, its);
   const std::string summary =
-      "plain-7: 3 joined of 4; ranks seen: [0-2]; ranks missing: [3]; 2 wait for "
-      "/default_pg/0//cpu//0/3, of rank 3, not seen: rank 0 on 10.0.0.1 (pid 17), 10.0.0.2";
+      "plain-7: 3 joined of 4; ranks seen: [0-2]; ranks missing: [3]; ranks that have left: [2]; "
+      "2 wait for /default_pg/0//cpu//0/3, of rank 3, not seen: rank 0 on 10.0.0.1 (pid 17), "
+      "10.0.0.2";
   const boost::json::value run = boost::json::parse(json.body).at("runs").at(0);
   EXPECT_EQ(run.at("summary").as_string(), summary);
   EXPECT_EQ(run.at("world_size").as_int64(), 4);
   EXPECT_EQ(run.at("joined").as_int64(), 3);
   EXPECT_EQ(run.at("ranks").at(0).at("host").as_string(), "10.0.0.1");
   EXPECT_EQ(run.at("missing"), boost::json::array({3}));
+  EXPECT_EQ(run.at("left"), boost::json::array({2}));
   EXPECT_EQ(run.at("waits").at(0).at("seen").as_bool(), false);
   EXPECT_EQ(run.at("waits").at(0).at("ranks"), boost::json::array({0}));
   request.accept = "text/plain";
