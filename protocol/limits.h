@@ -39,6 +39,7 @@ inline constexpr std::size_t kTransactBytes = 64 * 1024 * 1024;  // all values o
 // Actions of kind `add` in one transaction. Limited because the stored reply contains their sums.
 inline constexpr std::size_t kSums = 16;
 inline constexpr std::size_t kHistoryChanges = 65'536;  // per job, for watches
+inline constexpr std::size_t kVolatileHistoryChanges = 4'096;  // of a run that is not stored
 inline constexpr std::size_t kHistoryBytes = 16 * 1024 * 1024;
 // Number of watched keys and prefixes per job whose changes survive a restart of the daemon.
 inline constexpr std::size_t kWatchedKept = 65'536;

@@ -36,8 +36,15 @@ class Rows {
     for (const Row& row : rows) push_back(row);
   }
 
+  /// Sets whether rows are kept. If not, they are only counted: for a job whose rows nobody stores.
+  /// Must be called while there are no rows.
+  void keep(bool kept) { keeps_ = kept; }
+  bool keeps() const { return keeps_; }
+  /// Counts a row that is not kept.
+  void count() { ++count_; }
+
   /// Adds a row with uninitialised bytes. Returns where its key must be written; the value follows
-  /// the key. Call it for sizes below 4 GiB.
+  /// the key. Call it for sizes below 4 GiB, and only if rows are kept.
   char* add(Row::Kind kind, std::size_t key_bytes, std::size_t value_bytes) {
     const Head head{static_cast<std::uint32_t>(key_bytes), static_cast<std::uint32_t>(value_bytes),
                     static_cast<std::uint32_t>(kind)};
@@ -48,6 +55,7 @@ class Rows {
     return bytes_.data() + at + sizeof head;
   }
   void add(Row::Kind kind, std::string_view key, std::string_view value) {
+    if (!keeps_) return count();
     char* at = add(kind, key.size(), value.size());
     key.copy(at, key.size());
     value.copy(at + key.size(), value.size());
@@ -60,8 +68,8 @@ class Rows {
 
   std::size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
-  /// Returns the total size of the keys and values, in bytes.
-  std::size_t bytes() const { return bytes_.size() - count_ * sizeof(Head); }
+  /// Returns the total size of the keys and values that are kept, in bytes.
+  std::size_t bytes() const { return keeps_ ? bytes_.size() - count_ * sizeof(Head) : 0; }
   std::size_t capacity() const { return bytes_.capacity(); }
   /// Removes all rows, and keeps the memory.
   void clear() {
@@ -119,6 +127,7 @@ class Rows {
  private:
   Bytes bytes_;
   std::size_t count_ = 0;
+  bool keeps_ = true;
 };
 
 }  // namespace c10dd

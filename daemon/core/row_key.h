@@ -42,6 +42,7 @@ class RowKey {
 /// both in place.
 template <wire::Described T>
 void put_row(Rows& rows, char kind, std::string_view name, const T& value) {
+  if (!rows.keeps()) return rows.count();
   char* at = rows.add(Row::Kind::put, 1 + name.size(), wire::size_of_fields(value));
   *at++ = kind;
   name.copy(at, name.size());

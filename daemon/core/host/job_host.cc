@@ -85,6 +85,7 @@ Submitted JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, c
   if (attachment->ended() || slot->moving) return Submitted::ignored;
   const std::optional<Failure> no_room = growth_.refuses(request, !slot->is_volatile);
   const EffectsCleaner cleaner{effects_};
+  effects_.rows.keep(!slot->is_volatile || planted(Planted::plain_rows_stored));
   slot->job->apply(attachment->from, call, request, now(), no_room ? &*no_room : nullptr, effects_);
   perform(slot, effects_, attachment, call.sequence);
   return effects_.blocked ? Submitted::blocked : Submitted::answered;
@@ -114,7 +115,7 @@ bool JobHost::spent(const JobRef& job) const {
 void JobHost::perform(const JobRef& slot, Effects& effects, const AttachmentRef& by,
                       std::uint64_t sequence) {
   shell_.performed(*slot, effects, by ? &by->from : nullptr, sequence);
-  slot->rows.append(effects.rows);
+  if (effects.rows.keeps()) slot->rows.append(effects.rows);
   const bool changed = effects.revision > slot->gate->stamp().revision;
   if (changed && is_volatile(*slot)) {  // no row goes to the engine: no reply waits
     slot->gate->committed(effects.revision);

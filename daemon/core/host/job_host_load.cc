@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads jobs in pieces, one piece of each job per turn, so that the loop also serves other jobs
 // during a load.
+#include <algorithm>
+
 #include "daemon/core/host/directory_host.h"
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/planted.h"
@@ -73,7 +75,9 @@ void JobHost::give_up_load(const JobRef& slot, Failure refusal) {
 void JobHost::begin_volatile(const JobRef& slot) {
   const Stamp start{slot->number, 1, 0};
   slot->epoch = start.epoch;
-  slot->job = std::make_unique<Job>(slot->number, start, settings_.quotas);
+  Quotas quotas = settings_.quotas;
+  quotas.history_changes = std::min(quotas.history_changes, limits::kVolatileHistoryChanges);
+  slot->job = std::make_unique<Job>(slot->number, start, quotas);
   slot->gate = std::make_unique<CommitGate>(start, false);
   finish_load(slot, slot->job->resume(now()));
 }
