@@ -128,9 +128,8 @@ std::size_t PlainStream::read_now(asio::mutable_buffer into, ErrorCode& failed) 
 void PlainStream::on_readable() {
   ErrorCode failed;
   const std::size_t n = read_now(into_, failed);
-  if (failed == asio::error::would_block) return;
+  if (failed == asio::error::would_block) return want();
   const std::shared_ptr<StreamReader> reader = std::exchange(reader_, nullptr);
-  want();
   reader->on_read(n, failed);
 }
 
@@ -191,7 +190,6 @@ void PlainStream::when_writable(std::function<void()> on_ready) {
 
 void PlainStream::on_writable() {
   const std::function<void()> writer = std::exchange(writer_, nullptr);
-  want();
   writer();
 }
 

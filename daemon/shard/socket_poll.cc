@@ -38,12 +38,6 @@ void SocketPoll::shutdown() {
   poll_.close(ignored);
 }
 
-SocketPoll::Slot* SocketPoll::slot_of(Entry entry) {
-  if (over_ || entry.index >= slots_.size()) return nullptr;
-  Slot& slot = slots_[entry.index];
-  return slot.watcher != nullptr && slot.round == entry.round ? &slot : nullptr;
-}
-
 SocketPoll::Entry SocketPoll::add(int socket, Watcher& watcher) {
   if (free_.empty()) {
     free_.push_back(static_cast<std::uint32_t>(slots_.size()));
@@ -65,8 +59,8 @@ void SocketPoll::want(Entry entry, std::uint32_t interest) {
   if (slot == nullptr) return;
   set_wanted(*slot, interest);
   if (interest != 0 && !slot->registered) enter(entry.index);
-  if (slot->now() != 0) make_due(entry, *slot);
-  follow();
+  if (slot->now() != 0 && !std::exchange(slot->due, true)) due_.push_back(entry);
+  if (!running_) follow();
 }
 
 void SocketPoll::exhausted(Entry entry, std::uint32_t readiness) {
@@ -83,12 +77,6 @@ void SocketPoll::remove(Entry entry) {
   follow();
 }
 
-void SocketPoll::set_wanted(Slot& slot, std::uint32_t interest) {
-  if (slot.wanted == 0 && interest != 0) ++wanted_;
-  if (slot.wanted != 0 && interest == 0) --wanted_;
-  slot.wanted = interest;
-}
-
 /// Registers a socket with the kernel, once for all events: to change them would cost a system
 /// call, and an event that nobody wants is only noted.
 void SocketPoll::enter(std::uint32_t index) {
@@ -102,10 +90,6 @@ void SocketPoll::enter(std::uint32_t index) {
   asio::post(poll_.get_executor(), [this, entry = Entry{index, slot.round}, why] {
     if (Slot* const refused = slot_of(entry)) refused->watcher->on_refused(why);
   });
-}
-
-void SocketPoll::make_due(Entry entry, Slot& slot) {
-  if (!std::exchange(slot.due, true)) due_.push_back(entry);
 }
 
 /// Serves the sockets that are due, or waits for the epoll while anything is wanted. Waits no
@@ -136,17 +120,24 @@ void SocketPoll::follow() {
 void SocketPoll::run() {
   int count = 2;
   for (int looks = 0; looks < kLooks && count > 1; ++looks) {
+    if (!due_.empty()) serve_due();
     count = look();
-    due_.swap(serving_);
-    for (const Entry& entry : serving_) serve(entry);
-    serving_.clear();
   }
   if (count > 1) return asio::post(poll_.get_executor(), [this] { run(); });
   running_ = false;
   follow();
 }
 
-/// Asks the kernel what has happened. Returns the number of sockets to which something has.
+void SocketPoll::serve_due() {
+  due_.swap(serving_);
+  for (const Entry& entry : serving_) {
+    if (Slot* const slot = slot_of(entry)) slot->due = false;
+    serve(entry);
+  }
+  serving_.clear();
+}
+
+/// Asks the kernel what has happened, and serves these sockets. Returns their number.
 int SocketPoll::look() {
   const int count =
       ::epoll_wait(poll_.native_handle(), events_.data(), static_cast<int>(events_.size()), 0);
@@ -158,20 +149,23 @@ int SocketPoll::look() {
     if (slot == nullptr) continue;
     const bool broken = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
     slot->ready |= broken ? reading | writing | ended : event.events;
-    if (slot->now() != 0) make_due(entry, *slot);
+    serve(entry);
   }
   return count;
 }
 
+/// Tells a watcher what it wants and its socket is ready for.
 void SocketPoll::serve(Entry entry) {
   Slot* slot = slot_of(entry);
-  if (slot == nullptr) return;
-  slot->due = false;
-  if ((slot->now() & writing) != 0) slot->watcher->on_writable();
-  slot = slot_of(entry);
-  if (slot != nullptr && (slot->now() & reading) != 0) slot->watcher->on_readable();
-  slot = slot_of(entry);
-  if (slot != nullptr && slot->now() != 0) make_due(entry, *slot);
+  if (slot != nullptr && (slot->now() & writing) != 0) {
+    set_wanted(*slot, slot->wanted & ~std::uint32_t{writing});
+    slot->watcher->on_writable();
+    slot = slot_of(entry);
+  }
+  if (slot != nullptr && (slot->now() & reading) != 0) {
+    set_wanted(*slot, slot->wanted & ~std::uint32_t{reading});
+    slot->watcher->on_readable();
+  }
 }
 
 }  // namespace c10dd::daemon

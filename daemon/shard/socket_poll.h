@@ -21,8 +21,8 @@ class SocketPoll final : public boost::asio::execution_context::service {
   using key_type = SocketPoll;
   static boost::asio::execution_context::id id;
 
-  /// What is called when a socket is ready, again and again until the watcher wants something else
-  /// or says exhausted(). May remove any socket, also its own.
+  /// What is called when a socket is ready for what is wanted: once, then the watcher must call
+  /// want() again. May remove any socket, also its own.
   class Watcher {
    public:
     virtual ~Watcher() = default;
@@ -71,7 +71,7 @@ class SocketPoll final : public boost::asio::execution_context::service {
     bool registered = false;  ///< the kernel reports what happens to the socket
     bool due = false;         ///< in due_
 
-    /// Returns what is both wanted and ready.
+    /// Returns what is wanted, and the socket is ready for it.
     std::uint32_t now() const {
       return wanted & (ready | ((ready & ended) != 0 ? std::uint32_t{reading} : 0));
     }
@@ -79,19 +79,26 @@ class SocketPoll final : public boost::asio::execution_context::service {
 
   void shutdown() override;
   void enter(std::uint32_t index);
-  void set_wanted(Slot& slot, std::uint32_t interest);
-  void make_due(Entry entry, Slot& slot);
+  void set_wanted(Slot& slot, std::uint32_t interest) {
+    wanted_ += std::size_t{interest != 0} - std::size_t{slot.wanted != 0};
+    slot.wanted = interest;
+  }
   void follow();
   void run();
   int look();
+  void serve_due();
   void serve(Entry entry);
-  Slot* slot_of(Entry entry);
+  Slot* slot_of(Entry entry) {
+    if (over_ || entry.index >= slots_.size()) return nullptr;
+    Slot& slot = slots_[entry.index];
+    return slot.watcher != nullptr && slot.round == entry.round ? &slot : nullptr;
+  }
 
   boost::asio::posix::stream_descriptor poll_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
-  std::vector<Entry> due_;      ///< sockets that are ready for what is wanted
-  std::vector<Entry> serving_;  ///< those of due_ that run() serves
+  std::vector<Entry> due_;      ///< sockets that were ready before something was wanted
+  std::vector<Entry> serving_;  ///< those of due_ that serve_due() serves
   std::array<epoll_event, 64> events_;
   std::size_t wanted_ = 0;  ///< sockets of which something is wanted
   bool waiting_ = false;    ///< the loop waits for poll_

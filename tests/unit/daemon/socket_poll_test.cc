@@ -26,7 +26,7 @@ class End final : public SocketPoll::Watcher {
       : poll_(poll), socket_(socket), entry_(poll.add(socket, *this)) {}
   ~End() override { close(); }
 
-  void want(std::uint32_t interest) { poll_.want(entry_, interest); }
+  void want(std::uint32_t interest) { poll_.want(entry_, wanted_ = interest); }
   void close() {
     if (socket_ < 0) return;
     poll_.remove(entry_);
@@ -53,6 +53,7 @@ class End final : public SocketPoll::Watcher {
     if (n < 0) poll_.exhausted(entry_, SocketPoll::reading | SocketPoll::ended);
     if (n > 0 && n < static_cast<ssize_t>(at_once)) poll_.exhausted(entry_, SocketPoll::reading);
     if (then) then();
+    want(wanted_);
   }
   void on_writable() override {
     ++writes;
@@ -74,6 +75,7 @@ class End final : public SocketPoll::Watcher {
   SocketPoll& poll_;
   int socket_;
   const SocketPoll::Entry entry_;
+  std::uint32_t wanted_ = 0;
 };
 
 class SocketPollTest : public testing::Test {
