@@ -109,15 +109,16 @@ Maybe KeyOps::on(Step& step, const MultiSet& set) {
 }
 
 Maybe KeyOps::on(Step& step, const Add& add) {
-  const KeySpace::Place place = keys_.place(add.key);
-  if (place.exists) step.observe(place.at->second.revision);
-  const auto before = place.exists ? std::optional(place.at->second.value.view()) : std::nullopt;
+  const KeySpace::StoredValue* entry = keys_.find(add.key);
+  if (entry != nullptr) step.observe(entry->revision);
+  const auto before = entry == nullptr ? std::nullopt : std::optional(entry->value.view());
   const Result<std::int64_t> sum =
       add.lenient ? add_leniently(add.key, before, add.delta) : add_to(add.key, before, add.delta);
   if (!sum) return sum.error();
   const Bytes text = std::to_string(*sum);
-  if (Result<void> good = keys_.check_put(place, add.key, text.size()); !good) return good.error();
-  put(step, place, add.key, text, std::nullopt);
+  const auto place = keys_.check_put(add.key, text.size());
+  if (!place) return place.error();
+  put(step, *place, add.key, text, std::nullopt);
   return reply(Counter{*sum});
 }
 

@@ -42,24 +42,12 @@ Result<KeySpace::Place> KeySpace::check_put(std::string_view key, std::size_t va
 
 Result<KeySpace::Place> KeySpace::check_put(std::string_view key, std::size_t value_bytes,
                                             PlannedPuts& planned_puts) {
-  const Place place = this->place(key);
-  if (Result<void> good = check(place, key, value_bytes, planned_puts); !good) return good.error();
-  return place;
-}
-
-Result<void> KeySpace::check_put(const Place& place, std::string_view key,
-                                 std::size_t value_bytes) const {
-  PlannedPuts planned_puts;
-  return check(place, key, value_bytes, planned_puts);
-}
-
-Result<void> KeySpace::check(const Place& place, std::string_view key, std::size_t value_bytes,
-                             PlannedPuts& planned_puts) const {
-  if (Result<void> good = check_key(key); !good) return good;
+  if (Result<void> good = check_key(key); !good) return good.error();
   if (value_bytes > limits::kValueBytes) {
     return failure(Code::too_large, "value too large: {} bytes, limit {}", value_bytes,
                    limits::kValueBytes);
   }
+  const Place place = this->place(key);
   const std::size_t before = place.exists ? place.at->second.value.size() : 0;
   const std::size_t after_put = value_bytes + (place.exists ? 0 : key.size());
   const std::size_t more = after_put > before ? after_put - before : 0;
@@ -74,7 +62,7 @@ Result<void> KeySpace::check(const Place& place, std::string_view key, std::size
     return failure(Code::quota_exceeded, "job is full: {} bytes with this value, limit {}", after,
                    quotas_.bytes);
   }
-  return {};
+  return place;
 }
 
 const Blob& KeySpace::put(const Place& place, std::string_view key, Blob value, Revision revision) {

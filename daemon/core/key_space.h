@@ -64,8 +64,6 @@ class KeySpace {
   /// puts set the same new key, both count. Shrinking a value makes no room for other puts.
   Result<Place> check_put(std::string_view key, std::size_t value_bytes, PlannedPuts& planned_puts);
   Result<Place> check_put(std::string_view key, std::size_t value_bytes);
-  /// Checks a put at `place`, which place(key) has returned.
-  Result<void> check_put(const Place& place, std::string_view key, std::size_t value_bytes) const;
 
   /// Sets a key, which is or will be at `place`. Returns the key as it is stored; the reference is
   /// valid until the key is erased.
@@ -117,8 +115,6 @@ class KeySpace {
   };
 
   Revision deleted_at(std::string_view key) const;
-  Result<void> check(const Place& place, std::string_view key, std::size_t value_bytes,
-                     PlannedPuts& planned_puts) const;
   void drop(Entries::iterator at);
 
   Quotas quotas_;

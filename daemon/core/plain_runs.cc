@@ -87,16 +87,16 @@ std::string PlainRuns::choose(const Peer& peer, const First& first, Outcome& out
   if (!joins || !current.join_ended) return current_;
   const std::string before = current_;
   const std::size_t left = current.joined;
-  // A process that was in the launch before has closed its process group, and opens another one.
-  const bool again = peer.pid != 0 && current.left.contains({peer.address, peer.pid});
   std::string run = new_run();
-  if (left > 0 && !again) {
+  if (left > 0) {
     out.notes.push_back(
         {"launch_split", run,
-         format("{} joins, but a joined connection of run {} has ended and {} are connected: a "
-                "rank was started again alone or has ended early, or the launch before has not "
-                "ended; start all ranks again, or lease an endpoint with a run for them",
-                describe(peer), before, left)});
+         format(
+             "{} joins, but a joined connection of run {} has ended and {} are connected: a "
+             "rank was started again alone or has ended early, or the launch before has not "
+             "ended; start all ranks again, or lease an endpoint with a run for them. Ignore this "
+             "if the trainers close their process group and open another one",
+             describe(peer), before, left)});
   }
   return run;
 }
@@ -152,7 +152,6 @@ void PlainRuns::forget(Connection connection, std::string_view cause, Outcome& o
   if (bound.joined) {
     --run.joined;
     run.join_ended = !planted(Planted::join_end_forgotten);
-    if (bound.peer.pid != 0) run.left.emplace(bound.peer.address, bound.peer.pid);
   }
   for (const std::string& key : bound.rank_keys) {
     const auto holder = run.rank_keys.find(key);

@@ -126,9 +126,8 @@ class PlainRuns {
   };
   struct Run {
     TimePoint began;
-    bool join_ended = false;      // one of its joined connections has ended
-    std::size_t joined = 0;       // live connections that have joined
-    std::set<Process> left = {};  // processes with a joined connection that has ended
+    bool join_ended = false;  // one of its joined connections has ended
+    std::size_t joined = 0;   // live connections that have joined
     std::set<Connection> connections = {};
     std::map<std::string, Holder, std::less<>> rank_keys = {};  // by whom each was set last
     std::string refused = {};

@@ -183,7 +183,7 @@ class RunPage {
 
   const core::RunReport& run_;
   std::set<Rank> seen_;
-  std::set<Rank> left_;  // those of seen_ whose key is set, but by no connection that is alive
+  std::set<Rank> left_;  // ranks whose key is set, but not by a connection that is open
   std::map<core::WaitingProcess, Rank> ranks_;  // of the processes whose rank's key is known
   bool trainers_ = false;                       // a rank of a process group has set its key
 };

@@ -117,7 +117,7 @@ std::size_t PlainStream::read_now(asio::mutable_buffer into, ErrorCode& failed) 
     if (n < 0 && failed == asio::error::interrupted) continue;
     const std::size_t bytes = n > 0 ? static_cast<std::size_t>(n) : 0;
     if (failed == asio::error::would_block) {
-      poll_.exhausted(entry_, SocketPoll::reading | SocketPoll::ended);
+      poll_.exhausted(entry_, SocketPoll::reading | SocketPoll::more);
     } else if (!failed && bytes < into.size()) {
       poll_.exhausted(entry_, SocketPoll::reading);
     }

@@ -12,7 +12,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr int kLooks = 8;  // in one handler
+constexpr int kLooks = 8;  // at most so many calls of epoll_wait in one handler
 
 int make_epoll() {
   const int made = ::epoll_create1(EPOLL_CLOEXEC);
@@ -58,8 +58,8 @@ void SocketPoll::want(Entry entry, std::uint32_t interest) {
   Slot* const slot = slot_of(entry);
   if (slot == nullptr) return;
   set_wanted(*slot, interest);
-  if (interest != 0 && !slot->registered) enter(entry.index);
-  if (slot->now() != 0 && !std::exchange(slot->due, true)) due_.push_back(entry);
+  if (interest != 0 && !slot->registered) register_socket(entry.index);
+  if (slot->to_report() != 0 && !std::exchange(slot->due, true)) due_.push_back(entry);
   if (!running_) follow();
 }
 
@@ -77,12 +77,12 @@ void SocketPoll::remove(Entry entry) {
   follow();
 }
 
-/// Registers a socket with the kernel, once for all events: to change them would cost a system
-/// call, and an event that nobody wants is only noted.
-void SocketPoll::enter(std::uint32_t index) {
+/// Registers a socket with the kernel for all events. Changing the events later would cost a system
+/// call, while an event that nobody wants only sets Slot::ready.
+void SocketPoll::register_socket(std::uint32_t index) {
   Slot& slot = slots_[index];
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
   event.data.u64 = std::uint64_t{slot.round} << 32 | index;
   slot.registered = ::epoll_ctl(poll_.native_handle(), EPOLL_CTL_ADD, slot.socket, &event) == 0;
   if (slot.registered) return;
@@ -115,8 +115,8 @@ void SocketPoll::follow() {
                    });
 }
 
-/// Serves the sockets that are ready. While several are, looks again at once, because further
-/// requests have probably come meanwhile: the replies to all of them leave at the end of the turn.
+/// Serves the sockets that are ready. If there were several, asks the kernel again at once, because
+/// more requests have probably arrived by then. The replies to all leave at the end of the turn.
 void SocketPoll::run() {
   int count = 2;
   for (int looks = 0; looks < kLooks && count > 1; ++looks) {
@@ -137,7 +137,7 @@ void SocketPoll::serve_due() {
   serving_.clear();
 }
 
-/// Asks the kernel what has happened, and serves these sockets. Returns their number.
+/// Asks the kernel which sockets have events, and serves them. Returns their number.
 int SocketPoll::look() {
   const int count =
       ::epoll_wait(poll_.native_handle(), events_.data(), static_cast<int>(events_.size()), 0);
@@ -148,21 +148,23 @@ int SocketPoll::look() {
     Slot* const slot = slot_of(entry);
     if (slot == nullptr) continue;
     const bool broken = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
-    slot->ready |= broken ? reading | writing | ended : event.events;
+    // A read stops before urgent data, although more bytes may follow.
+    const bool urgent = (event.events & EPOLLPRI) != 0;
+    slot->ready |= broken ? reading | writing | more : event.events | (urgent ? more : nothing);
     serve(entry);
   }
   return count;
 }
 
-/// Tells a watcher what it wants and its socket is ready for.
+/// Calls the watcher of a socket for what is both wanted and ready.
 void SocketPoll::serve(Entry entry) {
   Slot* slot = slot_of(entry);
-  if (slot != nullptr && (slot->now() & writing) != 0) {
+  if (slot != nullptr && (slot->to_report() & writing) != 0) {
     set_wanted(*slot, slot->wanted & ~std::uint32_t{writing});
     slot->watcher->on_writable();
     slot = slot_of(entry);
   }
-  if (slot != nullptr && (slot->now() & reading) != 0) {
+  if (slot != nullptr && (slot->to_report() & reading) != 0) {
     set_wanted(*slot, slot->wanted & ~std::uint32_t{reading});
     slot->watcher->on_readable();
   }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells the streams of a loop when their sockets can be read or written. Asks the kernel in an
-// epoll of its own, edge-triggered: a socket is registered once, and the kernel looks at it only
-// when something happens to it. A stream that has read less than it asked for need not read again
-// to find out that nothing is left, as it has to with Asio's reactor: see exhausted(). One handler
-// of the loop serves several sockets. Used on its loop only.
+// epoll of its own, edge-triggered: each socket is registered once, and the kernel reports it only
+// when bytes or room arrive, or the connection ends. With Asio's reactor, a stream must read until
+// a read finds nothing. Here, a read that returns less than it asked for is the last one; see
+// exhausted(). One handler of the loop serves several sockets. Not thread-safe: call it on the
+// thread of its loop.
 #pragma once
 
 #include <sys/epoll.h>
@@ -21,8 +22,8 @@ class SocketPoll final : public boost::asio::execution_context::service {
   using key_type = SocketPoll;
   static boost::asio::execution_context::id id;
 
-  /// What is called when a socket is ready for what is wanted: once, then the watcher must call
-  /// want() again. May remove any socket, also its own.
+  /// The owner of a socket. A call reports that the socket is ready for what was wanted. It is not
+  /// repeated until the watcher calls want() again. A call may remove any socket, also its own.
   class Watcher {
    public:
     virtual ~Watcher() = default;
@@ -37,7 +38,9 @@ class SocketPoll final : public boost::asio::execution_context::service {
     nothing = 0,
     reading = EPOLLIN,
     writing = EPOLLOUT,
-    ended = EPOLLRDHUP,  ///< the peer sends no more; wakes who waits for reading
+    /// The peer has ended or has sent urgent data, so a short read is not the last one. A watcher
+    /// that wants `reading` is called.
+    more = EPOLLRDHUP,
   };
 
   /// Identifies a socket that was added.
@@ -55,9 +58,9 @@ class SocketPoll final : public boost::asio::execution_context::service {
   Entry add(int socket, Watcher& watcher);
   /// Sets what the watcher waits for: reading, writing, both or nothing. An error counts as both.
   void want(Entry entry, std::uint32_t interest);
-  /// Says what the socket is not ready for any more. A read that got some bytes, but less than it
-  /// asked for, has exhausted `reading`, though an end may follow; a read that would block,
-  /// `reading` and `ended`; a write that would block, `writing`.
+  /// Takes back readiness. Call it with `reading` after a read that returned fewer bytes than it
+  /// asked for, with `reading | more` after a read that would block, and with `writing` after a
+  /// write that would block.
   void exhausted(Entry entry, std::uint32_t readiness);
   void remove(Entry entry);
 
@@ -71,14 +74,14 @@ class SocketPoll final : public boost::asio::execution_context::service {
     bool registered = false;  ///< the kernel reports what happens to the socket
     bool due = false;         ///< in due_
 
-    /// Returns what is wanted, and the socket is ready for it.
-    std::uint32_t now() const {
-      return wanted & (ready | ((ready & ended) != 0 ? std::uint32_t{reading} : 0));
+    /// Returns what is both wanted and ready.
+    std::uint32_t to_report() const {
+      return wanted & (ready | ((ready & more) != 0 ? std::uint32_t{reading} : 0));
     }
   };
 
   void shutdown() override;
-  void enter(std::uint32_t index);
+  void register_socket(std::uint32_t index);
   void set_wanted(Slot& slot, std::uint32_t interest) {
     wanted_ += std::size_t{interest != 0} - std::size_t{slot.wanted != 0};
     slot.wanted = interest;

@@ -161,27 +161,13 @@ TEST_F(PlainRunsTest, AJoinAfterAnEndBeginsARun) {
   EXPECT_EQ(close(1), Names{"plain-1"});
 }
 
-TEST_F(PlainRunsTest, AProcessThatOpensAnotherProcessGroupSplitsNoLaunch) {
-  join(1, peer(1));
-  join(2, peer(2));
-  close(2);
-  EXPECT_EQ(join(3, peer(2)), "plain-2");
-  EXPECT_FALSE(noted("launch_split"));
-  close(3);
-  EXPECT_EQ(join(4, peer(2, "10.0.0.2")), "plain-3");  // current: nobody else is in plain-2
-  join(5, peer(5));
-  close(5);
-  join(6, peer(6));
-  EXPECT_TRUE(noted("launch_split"));
-}
-
 TEST_F(PlainRunsTest, ARunThatIsEndedSaysWhy) {
   join(1, peer(1));
-  const auto outcome = runs_.end("plain-1", "somebody has asked for it");
+  const auto outcome = runs_.end("plain-1", "ended by an operator");
   ASSERT_TRUE(outcome);
   ASSERT_EQ(outcome->notes.size(), 1U);
   EXPECT_EQ(outcome->notes[0].what, "run_ended");
-  EXPECT_EQ(outcome->notes[0].detail, "somebody has asked for it");
+  EXPECT_EQ(outcome->notes[0].detail, "ended by an operator");
 }
 
 TEST_F(PlainRunsTest, AProcessWithALiveJoinedConnectionStaysInItsRun) {

@@ -50,7 +50,7 @@ class End final : public SocketPoll::Watcher {
     const ssize_t n = ::recv(socket_, into.data(), into.size(), 0);
     if (n > 0) got.append(into, 0, static_cast<std::size_t>(n));
     if (n == 0) want(SocketPoll::nothing);
-    if (n < 0) poll_.exhausted(entry_, SocketPoll::reading | SocketPoll::ended);
+    if (n < 0) poll_.exhausted(entry_, SocketPoll::reading | SocketPoll::more);
     if (n > 0 && n < static_cast<ssize_t>(at_once)) poll_.exhausted(entry_, SocketPoll::reading);
     if (then) then();
     want(wanted_);
@@ -105,7 +105,7 @@ TEST_F(SocketPollTest, TellsAgainWhileBytesAreLeft) {
   EXPECT_EQ(a->reads, 3) << "one byte was read each time";
 }
 
-TEST_F(SocketPollTest, TellsNothingMoreOfASocketThatIsExhaustedUntilMoreBytesCome) {
+TEST_F(SocketPollTest, AnExhaustedSocketIsReportedAgainWhenMoreBytesArrive) {
   const auto [a, b] = connected();
   a->at_once = 10;
   b->send("abc");
@@ -119,7 +119,7 @@ TEST_F(SocketPollTest, TellsNothingMoreOfASocketThatIsExhaustedUntilMoreBytesCom
   EXPECT_EQ(a->reads, 2);
 }
 
-TEST_F(SocketPollTest, TellsTheEndThatFollowsTheLastBytes) {
+TEST_F(SocketPollTest, ReportsTheEndAfterTheLastBytes) {
   const auto [a, b] = connected();
   a->at_once = 10;
   b->send("abc");
@@ -130,7 +130,7 @@ TEST_F(SocketPollTest, TellsTheEndThatFollowsTheLastBytes) {
   EXPECT_EQ(a->reads, 2) << "the second read finds the end";
 }
 
-TEST_F(SocketPollTest, RemembersBytesThatCameWhileNothingWasWanted) {
+TEST_F(SocketPollTest, RemembersBytesThatArrivedWhileNothingWasWanted) {
   const auto [a, b] = connected();
   const auto [c, d] = connected();
   a->want(SocketPoll::reading);
@@ -147,7 +147,7 @@ TEST_F(SocketPollTest, RemembersBytesThatCameWhileNothingWasWanted) {
   EXPECT_EQ(a->got, "x");
 }
 
-TEST_F(SocketPollTest, TellsWhenThereIsRoomAgain) {
+TEST_F(SocketPollTest, ReportsThatThereIsRoomAgain) {
   const auto [a, b] = connected();
   a->at_once = 1 << 20;
   b->fill();
@@ -163,7 +163,7 @@ TEST_F(SocketPollTest, TellsWhenThereIsRoomAgain) {
   EXPECT_EQ(b->writes, 1);
 }
 
-TEST_F(SocketPollTest, ServesMoreSocketsThanItAsksForAtOnce) {
+TEST_F(SocketPollTest, ServesMoreSocketsThanOneCallOfEpollReturns) {
   std::vector<std::pair<std::unique_ptr<End>, std::unique_ptr<End>>> pairs(300);
   for (auto& [a, b] : pairs) {
     std::tie(a, b) = connected();

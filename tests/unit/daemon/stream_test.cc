@@ -182,6 +182,23 @@ TEST_F(PlainStreamTest, ReadsAndWrites) {
   EXPECT_EQ(read_by_peer(18), "one two threethree");
 }
 
+TEST_F(PlainStreamTest, ReadsTheBytesAfterUrgentData) {
+  asio::write(peer_, asio::buffer("before", 6));
+  peer_.send(asio::buffer("!", 1), tcp::socket::message_out_of_band);
+  asio::write(peer_, asio::buffer("after", 5));
+  std::string read;
+  EXPECT_TRUE(run(loop_, [&]() -> asio::awaitable<void> {
+    std::array<char, 16> buffer;
+    ErrorCode failed;
+    while (read.size() < 11) {
+      const std::size_t n = co_await stream_->read_next(asio::buffer(buffer), failed);
+      EXPECT_FALSE(failed);
+      read += std::string_view(buffer.data(), n);
+    }
+  }));
+  EXPECT_EQ(read, "beforeafter") << "the urgent byte is not part of the stream";
+}
+
 TEST_F(PlainStreamTest, KnowsItsPeer) {
   EXPECT_EQ(stream_->peer(), "127.0.0.1:" + std::to_string(peer_.local_endpoint().port()));
   EXPECT_TRUE(stream_->is_local());
