@@ -17,7 +17,8 @@ class Install(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="c10dd-install-")
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.prefix = Installed(cls.folder).prefix
+        installed = Installed(cls.folder)
+        cls.prefix, cls.staged = installed.prefix, installed.staged
 
     def test_programs_are_what_a_user_may_start(self):
         self.assertEqual(["c10dd", "c10dd-bench", "c10ddctl", "c10drun"],
@@ -47,14 +48,14 @@ class Install(unittest.TestCase):
         with open(unit, encoding="utf-8") as file:
             text = file.read()
         self.assertIn("Type=notify", text)
-        page = re.search(r"Documentation=file:/usr/(.*)", text)[1]
+        self.assertIn(f'ExecStart="{self.staged}/bin/c10dd" --config ', text)
+        page = re.search(f"Documentation=file:{self.staged}/(.*)", text)[1]
         self.assertTrue(os.path.exists(os.path.join(self.prefix, page)), page)
         self.assertIn("StateDirectory=c10dd c10dd-checkpoints\n", text)  # the state is the first
-        # verify wants the program where the unit says it is, which is here under the prefix; its
-        # path has a blank.
+        # verify wants the program where the unit says it is, but it was moved; its path has a blank.
         staged = os.path.join(self.folder, "c10dd.service")
         with open(staged, "w", encoding="utf-8") as file:
-            file.write(text.replace("/usr/bin/c10dd", f'"{self.prefix}/bin/c10dd"'))
+            file.write(text.replace(f"{self.staged}/bin", f"{self.prefix}/bin"))
         self.assertEqual("", run("systemd-analyze", "verify", "--man=no", staged).strip())
         said = run("systemd-analyze", "security", "--offline=true", "--threshold=20", staged)
         exposure = float(re.search(r"exposure level for c10dd.service: ([\d.]+)", said).group(1))

@@ -24,15 +24,16 @@ def compiler():
 
 
 class Installed:
-    """Below `folder`: the moved tree at .prefix, the trainer's build at .build."""
+    """Below `folder`: the moved tree at .prefix, which was installed to .staged; the trainer's build
+    at .build."""
 
     def __init__(self, folder):
-        staged = os.path.join(folder, "staged")
+        self.staged = os.path.join(folder, "staged")
         self.prefix = os.path.join(folder, "some where", "c10dd")
         self.build = os.path.join(folder, "build")
-        run("cmake", "--install", BUILD, "--prefix", staged)
+        run("cmake", "--install", BUILD, "--prefix", self.staged)
         os.mkdir(os.path.dirname(self.prefix))
-        os.rename(staged, self.prefix)
+        os.rename(self.staged, self.prefix)
         self.bin = os.path.join(self.prefix, "bin")
         self.include = os.path.join(self.prefix, "include")
 
