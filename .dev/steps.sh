@@ -36,4 +36,7 @@ build() {
     cmake --build --preset release --parallel "$jobs" "${targets[@]}"
 }
 
-tidy() { python3 -B tests/tidy.py; }
+tidy() {
+    python3 -B tests/tidy.py
+    python3 -B tests/pages.py
+}
