@@ -27,12 +27,12 @@ namespace http = boost::beast::http;
 using asio::experimental::awaitable_operators::operator||;
 using asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
-using Request = http::request<http::string_body>;
+using HttpMessage = http::request<http::string_body>;
 using Parser = http::response_parser<http::string_body>;
 
 /// One request to another daemon.
 struct Exchange {
-  Request request;
+  HttpMessage request;
   Parser parser;
   std::string address;     ///< the one that is used; before that, the last that was tried
   ErrorCode failed;        ///< why there is no reply
@@ -78,8 +78,9 @@ asio::awaitable<void> converse(Exchange& exchange, const std::vector<std::string
                             asio::redirect_error(asio::use_awaitable, failed));
 }
 
-Request message_of(const HttpRequest& request, const std::string& self, const std::string& secret) {
-  Request out;
+HttpMessage message_of(const HttpRequest& request, const std::string& self,
+                       const std::string& secret) {
+  HttpMessage out;
   out.version(11);
   out.method_string(request.method == "HEAD" ? "GET" : request.method);
   out.target(origin_of(request));

@@ -17,7 +17,7 @@ namespace {
 using NamedRun = core::Directory::NamedRun;
 
 /// How often the directory is read again because it has changed while owners were looked up.
-constexpr int kLooks = 3;
+constexpr int kDirectoryReads = 3;
 
 std::vector<JobNumber> numbers_of(const std::vector<NamedRun>& runs) {
   std::vector<JobNumber> numbers;
@@ -88,7 +88,7 @@ asio::awaitable<Result<std::vector<core::RunOwner>>> ServerOperations::all_owner
     const Result<OwnerLookup::Found> found = co_await look_up(numbers);
     if (!found) co_return found.error();
     std::vector<NamedRun> newer = of_.host.directory().runs();
-    if (looks + 1 < kLooks && numbers_of(newer) != numbers) {
+    if (looks + 1 < kDirectoryReads && numbers_of(newer) != numbers) {
       runs = std::move(newer);
       continue;
     }
@@ -172,7 +172,8 @@ asio::awaitable<Result<JobPlaces>> ServerOperations::places_of(const std::string
   for (int looks = 1;; ++looks) {
     Result<JobPlaces> places = co_await look_for(job);
     if (places || places.error().code != Code::not_owner) co_return places;
-    if (looks == kLooks) co_return core::unavailable(places.error().detail + "; ask again");
+    if (looks == kDirectoryReads)
+      co_return core::unavailable(places.error().detail + "; ask again");
   }
 }
 
@@ -191,7 +192,7 @@ asio::awaitable<Result<JobPlaces>> ServerOperations::look_for(const std::string&
   };
   std::vector<NamedRun> runs = missing();
   std::vector<std::optional<store::Owner>> owners;
-  for (int looks = 0; looks < kLooks; ++looks) {
+  for (int looks = 0; looks < kDirectoryReads; ++looks) {
     const std::vector<JobNumber> numbers = numbers_of(runs);
     const Result<OwnerLookup::Found> found = co_await look_up(numbers);
     if (!found && !served.empty()) co_return places;  // what it has is better than nothing

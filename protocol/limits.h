@@ -18,6 +18,7 @@ inline constexpr std::size_t kTcpStoreMessageBytes = 64 * 1024 * 1024;  // also 
 inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // size of frames before a session opens
 inline constexpr std::size_t kCredentialBytes = 8 * 1024;
 inline constexpr std::size_t kNameBytes = 255;  // job, run, group, host names
+inline constexpr std::size_t kNameShown = 128;  // of a job, run or endpoint in an error
 inline constexpr std::size_t kLabels = 64;      // labels of one session
 inline constexpr std::size_t kListPageKeys = 65'536;
 inline constexpr std::size_t kListPageBytes = 8 * 1024 * 1024;
@@ -38,7 +39,7 @@ inline constexpr std::size_t kActions = 1'024;                   // per transact
 inline constexpr std::size_t kTransactBytes = 64 * 1024 * 1024;  // all values of one transaction
 // Actions of kind `add` in one transaction. Limited because the stored reply contains their sums.
 inline constexpr std::size_t kSums = 16;
-inline constexpr std::size_t kHistoryChanges = 65'536;  // per job, for watches
+inline constexpr std::size_t kHistoryChanges = 65'536;         // per job, for watches
 inline constexpr std::size_t kVolatileHistoryChanges = 4'096;  // of a run that is not stored
 inline constexpr std::size_t kHistoryBytes = 16 * 1024 * 1024;
 // Number of watched keys and prefixes per job whose changes survive a restart of the daemon.

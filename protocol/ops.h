@@ -24,17 +24,46 @@
 
 namespace c10dd {
 
-using Request =
+namespace detail {
+using AnyRequest =
     std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet, Remove,
                  MultiGet, MultiSet, List, Count, Append, RemovePrefix, Transact, Watch, ReadValues,
                  QueuePush, QueuePop, QueueLength, WaitCounter, Barrier, Exchange, Join,
                  ReadMembers, Leave, WatchGroup, Notify, Acknowledge, Progress, Report, PublishCall,
                  ReadCalls, LeaseEndpoint>;
-
-using ReplyBody =
+using AnyReply =
     std::variant<Done, Welcome, Written, Value, Values, ValuePage, Checked, Counter, Compared,
                  Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped, Exchanged,
                  Joined, MemberPage, GroupStatus, PublishedCalls, EndpointLease>;
+}  // namespace detail
+
+// The functions that copy, move and destroy these variants are long, so they are in ops.cc only.
+
+/// A request of any operation.
+struct Request : detail::AnyRequest {
+  using variant::variant;
+  using variant::operator=;
+
+  Request();
+  Request(const Request&);
+  Request(Request&&) noexcept;
+  Request& operator=(const Request&);
+  Request& operator=(Request&&) noexcept;
+  ~Request();
+};
+
+/// What a reply holds unless the request failed.
+struct ReplyBody : detail::AnyReply {
+  using variant::variant;
+  using variant::operator=;
+
+  ReplyBody();
+  ReplyBody(const ReplyBody&);
+  ReplyBody(ReplyBody&&) noexcept;
+  ReplyBody& operator=(const ReplyBody&);
+  ReplyBody& operator=(ReplyBody&&) noexcept;
+  ~ReplyBody();
+};
 
 /// The reply to a request of operation Op: either a value of type Op::Body, or a failure.
 using Reply = Result<ReplyBody>;

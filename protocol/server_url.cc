@@ -12,7 +12,7 @@
 namespace c10dd {
 namespace {
 
-Failure refused(std::string why) { return failure(Code::invalid_argument, std::move(why)); }
+Failure bad_url(std::string why) { return failure(Code::invalid_argument, std::move(why)); }
 
 /// Decodes %XX; returns nothing if a % is not followed by two hexadecimal digits.
 std::optional<std::string> decoded(std::string_view text) {
@@ -52,20 +52,20 @@ bool take_login(std::string_view& authority, ServerUrl& url) {
 }  // namespace
 
 Result<ServerUrl> parse_server_url(std::string_view text) {
-  if (!text.starts_with("//")) return refused("there is no // after the scheme");
+  if (!text.starts_with("//")) return bad_url("there is no // after the scheme");
   std::string_view authority = text.substr(2, text.find('/', 2) - 2);
   const std::string_view path = text.substr(2 + authority.size());
   ServerUrl url;
   if (!take_login(authority, url)) {
-    return refused("the part before the @ is not [user]:password, with / @ : % written as %XX");
+    return bad_url("the part before the @ is not [user]:password, with / @ : % written as %XX");
   }
   const Result<AddressParts> parts = split_address(authority);
   // The text of this failure quotes the address, so it must not be passed on.
-  if (!parts) return refused("the part after // is not host:port, or [host]:port for IPv6");
+  if (!parts) return bad_url("the part after // is not host:port, or [host]:port for IPv6");
   url.host = parts->host;
   if (parts->port) {
     const auto port = parse_number<std::uint16_t>(*parts->port);
-    if (!port || *port == 0) return refused("the port is not an integer from 1 to 65535");
+    if (!port || *port == 0) return bad_url("the port is not an integer from 1 to 65535");
     url.port = *port;
   }
   if (!path.empty()) url.path = path.substr(1);

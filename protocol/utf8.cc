@@ -2,6 +2,8 @@
 // Checks UTF-8 by the table of RFC 3629, section 4.
 #include "protocol/utf8.h"
 
+#include "protocol/limits.h"
+
 namespace c10dd {
 namespace {
 
@@ -54,5 +56,7 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   }
   return out;
 }
+
+std::string printable_name(std::string_view name) { return printable(name, limits::kNameBytes); }
 
 }  // namespace c10dd

@@ -14,5 +14,7 @@ bool is_utf8(std::string_view text);
 /// Returns `text` with a '?' for each control character and ill-formed byte. Cuts the result to
 /// `max_bytes` at a character boundary.
 std::string printable(std::string_view text, std::size_t max_bytes);
+/// Returns a name with limits::kNameBytes at most.
+std::string printable_name(std::string_view name);
 
 }  // namespace c10dd

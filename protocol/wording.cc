@@ -28,7 +28,7 @@ std::string names(const std::vector<Bytes>& keys) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string quoted_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -55,8 +55,10 @@ std::string fold(std::span<const Rank> ranks) {
   return text + "]";
 }
 
+double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
 std::string human(Duration duration) {
-  const double seconds = std::chrono::duration<double>(duration).count();
+  const double seconds = seconds_of(duration);
   char text[32];
   if (seconds > 0 && seconds < 0.001) return "less than 1 ms";
   if (seconds >= 600) {

@@ -12,11 +12,14 @@
 
 namespace c10dd {
 
+/// Returns a duration in seconds, for metrics, logs and pages.
+double seconds_of(Duration duration);
+
 /// Formats a duration for people: "0.5 s", "30 s", "10 min".
 std::string human(Duration duration);
 
 /// Formats a value for a log line: in double quotes, with inner quotes and backslashes escaped.
-std::string quoted(std::string_view text);
+std::string quoted_text(std::string_view text);
 
 /// Formats ascending ranks as a list of ranges, such as "[17,512-519]". Writes at most
 /// limits::kMissingNamed ranges; ",..." stands for the others.

@@ -26,7 +26,6 @@
 // run the contract test.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -150,7 +149,7 @@ struct OpenOptions {
 /// Reads the rows of one job in pieces. Between two pieces, the engine can serve other jobs.
 class RowReader {
  public:
-  virtual ~RowReader() = default;
+  virtual ~RowReader();
 
   /// Appends the next piece to `rows`: at most `most` rows, and at most about a megabyte. A piece
   /// may be empty even if more pieces follow. Returns false if this was the last piece. Fails if a
@@ -164,7 +163,7 @@ class RowReader {
 /// Keeps the rows of all jobs. See the contract at the head of this file.
 class Engine {
  public:
-  virtual ~Engine() = default;
+  virtual ~Engine();
 
   /// Returns "memory", "rocksdb" or "redis", for metrics and /readyz.
   virtual std::string_view name() const = 0;
@@ -272,38 +271,6 @@ class Engine {
                    path, name());
   }
 };
-
-inline Result<Claim> Engine::claim(JobNumber job) {
-  Result<ClaimReply> reply = claim(job, ClaimTerms{});
-  if (!reply) return reply.error();
-  if (auto* claimed = std::get_if<Claim>(&*reply)) return std::move(*claimed);
-  return failure(Code::not_owner, "job {} belongs to another daemon", job);
-}
-
-inline Engine::Outcomes Engine::commit_and_confirm(std::span<const JobBatch> batches,
-                                                   std::span<const Ownership> owners) {
-  Outcomes outcomes;
-  if (!batches.empty()) outcomes.commits = commit(batches);
-  if (std::ranges::count(outcomes.commits, Outcome::unknown) > 0) {
-    outcomes.confirms.assign(owners.size(), Outcome::unknown);
-  } else if (!owners.empty()) {
-    outcomes.confirms = confirm(owners);
-  }
-  return outcomes;
-}
-
-inline Result<void> Engine::load(JobNumber job, const std::function<void(Row)>& each) {
-  constexpr std::size_t kRows = 1'024;
-  const std::unique_ptr<RowReader> reader = read(job);
-  for (bool more = true; more;) {
-    std::vector<Row> rows;
-    const Result<bool> read = reader->next(rows, kRows);
-    if (!read) return read.error();
-    for (Row& row : rows) each(std::move(row));
-    more = *read;
-  }
-  return {};
-}
 
 /// Returns a number that this process has drawn, which is OpenOptions::process by default.
 std::uint64_t this_process();

@@ -11,7 +11,7 @@
 namespace c10dd::client {
 namespace {
 
-constexpr std::size_t kQuotedBytes = 60;
+constexpr std::size_t kLineShown = 60;
 
 struct Banner {
   std::string_view start;
@@ -56,7 +56,7 @@ std::string foreign_protocol(std::string_view first_bytes) {
   if (known->protocol == "TLS") return "TLS";
   // Some HTTPS servers reply to plain HTTP with an HTTP error that names HTTPS.
   const bool https = first_bytes.find("HTTPS") != first_bytes.npos;
-  return format("{} ({})", https ? "TLS" : known->protocol, quoted(printable(line, kQuotedBytes)));
+  return format("{} ({})", https ? "TLS" : known->protocol, quoted_text(printable(line, kLineShown)));
 }
 
 }  // namespace c10dd::client

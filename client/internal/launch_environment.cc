@@ -15,7 +15,7 @@
 namespace c10dd::client {
 namespace {
 
-constexpr std::size_t kQuotedBytes = 120;
+constexpr std::size_t kValueShown = 120;
 
 /// The condition for using a source. A source is the variables of one launcher.
 enum class When : std::uint8_t {
@@ -53,7 +53,7 @@ constexpr std::array kSources = {
 };
 constexpr const char* kSizesApart[] = {"C10DD_WORLD_SIZE", "WORLD_SIZE"};
 
-std::string in_quotes(std::string_view text) { return "\"" + printable(text, kQuotedBytes) + "\""; }
+std::string in_quotes(std::string_view text) { return "\"" + printable(text, kValueShown) + "\""; }
 
 std::string what_to_do(const Source& source) {
   if (source.when == When::by_hand && std::string_view(source.name) == "c10dd") {
@@ -76,7 +76,7 @@ class Reader {
     return text == nullptr ? std::string_view() : std::string_view(text);
   }
   void use(const char* name) {
-    const std::string pair = format("{}={}", name, printable(get(name), kQuotedBytes));
+    const std::string pair = format("{}={}", name, printable(get(name), kValueShown));
     if (std::find(found_.used.begin(), found_.used.end(), pair) == found_.used.end()) {
       found_.used.push_back(pair);
     }
@@ -215,7 +215,7 @@ void Reader::list_overruled(const Source* winner) {
                                                          {source.size, found_.world_size}};
     for (const auto& [name, value] : said) {
       if (get(name).empty() || get(name) == std::to_string(value)) continue;
-      found_.overruled.push_back(format("{}={}", name, printable(get(name), kQuotedBytes)));
+      found_.overruled.push_back(format("{}={}", name, printable(get(name), kValueShown)));
     }
   }
 }

@@ -22,9 +22,9 @@
 namespace c10dd::client {
 namespace {
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-Result<Addresses> resolve(const std::string& host, const std::string& port) {
+Result<AddressList> resolve(const std::string& host, const std::string& port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -35,7 +35,7 @@ Result<Addresses> resolve(const std::string& host, const std::string& port) {
     hints.ai_flags = AI_NUMERICSERV;
     error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   }
-  if (error == 0) return Addresses(found, &freeaddrinfo);
+  if (error == 0) return AddressList(found, &freeaddrinfo);
   const std::string text = error == EAI_SYSTEM ? error_text(errno) : gai_strerror(error);
   return failure(Code::unavailable, "host name {} cannot be resolved: {}", host, text);
 }
@@ -90,7 +90,7 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
     return failure(Code::invalid_argument, "address {}: {}", address,
                    parts ? "the port is missing" : parts.error().detail);
   }
-  Result<Addresses> found = resolve(std::string(parts->host), std::string(*parts->port));
+  Result<AddressList> found = resolve(std::string(parts->host), std::string(*parts->port));
   if (!found) return found.error();
   int error = 0;
   bool refused = false;

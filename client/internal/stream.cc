@@ -11,7 +11,7 @@ namespace c10dd::client {
 namespace {
 
 constexpr std::chrono::milliseconds kConnectPatience{5'000};
-constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr std::size_t kReceiveBytes = 64 * 1024;
 
 std::chrono::milliseconds left_until(Stream::Time end) {
   const auto left = end - std::chrono::steady_clock::now();
@@ -60,8 +60,8 @@ Result<void> Stream::send(std::string_view bytes, Time end) {
 Result<bool> Stream::receive(Bytes& in, Time end) {
   const std::size_t before = in.size();
   while (true) {
-    in.resize(before + kReadBytes);
-    const ssize_t got = ::recv(socket_.get(), in.data() + before, kReadBytes, 0);
+    in.resize(before + kReceiveBytes);
+    const ssize_t got = ::recv(socket_.get(), in.data() + before, kReceiveBytes, 0);
     const int error = errno;
     in.resize(before + (got > 0 ? static_cast<std::size_t>(got) : 0));
     if (got > 0) return true;

@@ -13,13 +13,13 @@ namespace c10dd::client {
 namespace {
 
 constexpr std::string_view kScheme = "c10dd://";
-constexpr std::size_t kQuotedBytes = 120;
+constexpr std::size_t kUrlShown = 120;
 
 Failure bad_url(std::string_view text, const std::string& what) {
   return failure(Code::invalid_argument,
                  "invalid URL \"{}\": {}; expected c10dd://host:port/job, with "
                  "commas between the addresses of several daemons",
-                 printable(text, kQuotedBytes), what);
+                 printable(text, kUrlShown), what);
 }
 
 /// Parses one address of the URL `text`.
@@ -30,13 +30,13 @@ Result<HostPort> parse_daemon(std::string_view text, std::string_view address) {
   if (daemon.host.find_first_of("@?#[] ") != std::string::npos ||
       printable(daemon.host, daemon.host.size()) != daemon.host) {
     return bad_url(text, format("the host \"{}\" has a character that is not valid in a host name",
-                                printable(daemon.host, kQuotedBytes)));
+                                printable(daemon.host, kUrlShown)));
   }
   if (!parts->port) return daemon;
   const auto number = parse_number<std::uint16_t>(*parts->port);
   if (!number || *number == 0) {
     return bad_url(text, format("the port \"{}\" is not an integer from 1 to 65535",
-                                printable(*parts->port, kQuotedBytes)));
+                                printable(*parts->port, kUrlShown)));
   }
   daemon.port = *number;
   return daemon;

@@ -13,10 +13,7 @@
 namespace c10dd::run {
 namespace {
 
-constexpr std::size_t kQuotedBytes = 120;
 constexpr std::string_view kList = " c10drun --help lists the options";
-
-[[noreturn]] void refuse(const std::string& text) { throw Fatal(exit_code::kUsage, text); }
 
 /// An option as the user wrote it: --name, --name=value, -n or -nvalue.
 struct Written {

@@ -20,13 +20,10 @@
 namespace c10dd::run {
 namespace {
 
-constexpr std::size_t kQuotedBytes = 120;
 constexpr std::size_t kRunBytes = limits::kNameBytes - 24;  // worker_run() appends a generation
 constexpr std::size_t kOurLabels = 2;                       // nproc and address
 
 std::string in_quotes(std::string_view text) { return "\"" + printable(text, kQuotedBytes) + "\""; }
-
-[[noreturn]] void refuse(const std::string& text) { throw Fatal(exit_code::kUsage, text); }
 
 std::uint32_t parse_count(const std::string& option, std::string_view text, std::uint32_t least,
                           std::uint32_t most) {
@@ -228,6 +225,8 @@ void check_words(const Words& w, const client::Environment& environment, Options
 }
 
 }  // namespace
+
+void refuse(const std::string& text) { throw Fatal(exit_code::kUsage, text); }
 
 Duration parse_duration(const std::string& option, const std::string& text) {
   double value = 0;

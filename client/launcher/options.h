@@ -26,6 +26,9 @@ inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
 inline constexpr int kSignalled = 128;  // plus the signal's number
 
+/// An error quotes at most this many bytes of an argument.
+inline constexpr std::size_t kQuotedBytes = 120;
+
 /// An error that ends the launcher with a message and an exit code.
 class Fatal : public std::runtime_error {
  public:
@@ -35,6 +38,9 @@ class Fatal : public std::runtime_error {
  private:
   int code_;
 };
+
+/// Throws Fatal with exit_code::kUsage.
+[[noreturn]] void refuse(const std::string& text);
 
 struct Options {
   std::uint32_t nproc = 1;  ///< workers on this node

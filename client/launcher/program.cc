@@ -15,7 +15,7 @@
 namespace c10dd::run {
 namespace {
 
-constexpr std::size_t kQuotedBytes = 1'000;
+constexpr std::size_t kPathShown = 1'000;
 
 /// Returns 0 if the file can be executed, otherwise the errno value that says why not.
 int why_not(const std::string& path) {
@@ -27,7 +27,7 @@ int why_not(const std::string& path) {
 
 [[noreturn]] void refuse(const std::string& path, int error) {
   const bool missing = error == ENOENT || error == ENOTDIR;
-  std::string text = printable(path, kQuotedBytes) + ": " + client::error_text(error);
+  std::string text = printable(path, kPathShown) + ": " + client::error_text(error);
   if (error == EACCES && path.ends_with(".py")) {
     text += "; without --no-python, python3 runs it";
   } else if (error == EACCES) {
@@ -57,7 +57,7 @@ std::string find_program(const std::string& name, const std::string& search) {
   if (!found.empty()) refuse(found, error);
   const bool is_here = access(name.c_str(), F_OK) == 0;
   throw Fatal(kNotFound, format("program {} not found; searched PATH={}{}",
-                                printable(name, kQuotedBytes), printable(search, kQuotedBytes),
+                                printable(name, kPathShown), printable(search, kPathShown),
                                 is_here ? "; to run the one in this folder, write ./" + name : ""));
 }
 
@@ -68,7 +68,7 @@ void check_script(const std::string& path) {
   if (error == 0 && access(path.c_str(), R_OK) != 0) error = errno;
   if (error == 0) return;
   throw Fatal(error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable,
-              "script " + printable(path, kQuotedBytes) + ": " + client::error_text(error));
+              "script " + printable(path, kPathShown) + ": " + client::error_text(error));
 }
 
 }  // namespace c10dd::run

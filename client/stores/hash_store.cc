@@ -11,10 +11,11 @@
 namespace c10dd {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 class HashStore final : public client::LocalStore {
  private:
   bool run(Access access, Timeout timeout, const Attempt& attempt) override {
-    using Clock = std::chrono::steady_clock;
     const auto end = Clock::now() + std::min<Timeout>(timeout, limits::kTimeoutMax);
     std::unique_lock lock(mutex_);
     Changes changes;

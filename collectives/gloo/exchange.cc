@@ -9,13 +9,13 @@
 namespace c10dd::collectives {
 namespace {
 
-constexpr std::uint64_t kSlotPrefix = std::uint64_t{0x21} << 56;  // see reduce_scatter.cc
+constexpr std::uint64_t kExchangeSlots = std::uint64_t{0x21} << 56;  // see reduce_scatter.cc
 
 /// Returns the slot of a tensor. It depends on the size, so that tensors of different sizes never
 /// meet: Gloo would end the process.
 std::uint64_t slot_of(std::uint32_t tag, std::size_t bytes) {
   const std::uint64_t hash = (bytes + 1) * 0x9e3779b97f4a7c15u >> 40;
-  return kSlotPrefix | std::uint64_t{tag} << 24 | hash;
+  return kExchangeSlots | std::uint64_t{tag} << 24 | hash;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace c10dd::collectives {
 namespace {
 
 // How long close() lets the last control messages leave.
-constexpr auto kFlushTime = std::chrono::milliseconds(50);
+constexpr auto kLastMessagesTime = std::chrono::milliseconds(50);
 
 void join_or_detach(std::thread& thread) {
   if (!thread.joinable()) return;
@@ -55,7 +55,7 @@ void Messages::close() {
   std::vector<Channel*> channels;
   {
     const std::lock_guard lock(mutex_);
-    const auto until = Clock::now() + kFlushTime;
+    const auto until = Clock::now() + kLastMessagesTime;
     for (const auto& channel : channels_) {
       if (!channel) continue;
       channels.push_back(channel.get());

@@ -19,8 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kCountMax = INT_MAX;  // elements of one call
-
 int tag_limit() {
   void* value = nullptr;
   int found = 0;

@@ -17,8 +17,6 @@
 namespace c10dd::collectives::mpi {
 namespace {
 
-constexpr std::size_t kCountMax = INT_MAX;
-
 int int_of(std::size_t count) {
   if (count > kCountMax) {
     throw CallFailed(

@@ -4,10 +4,15 @@
 
 #include <mpi.h>
 
+#include <climits>
+#include <cstddef>
+
 #include "collectives/dtype.h"
 #include "collectives/reduce_op.h"
 
 namespace c10dd::collectives::mpi {
+
+inline constexpr std::size_t kCountMax = INT_MAX;  ///< elements of one call of MPI
 
 /// Returns the datatype of one element. MPI has no 16-bit floats, so they are two bytes.
 /// Thread-safe.

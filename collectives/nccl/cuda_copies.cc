@@ -21,7 +21,7 @@ namespace c10dd::collectives::nccl {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{4} << 20;
-constexpr auto kPoll = std::chrono::microseconds(20);
+constexpr auto kCopyPoll = std::chrono::microseconds(20);
 
 /// A stream of a device, and page-locked memory for a piece. Used by one copy at a time.
 struct Path {
@@ -77,7 +77,7 @@ Result<void> await(const CudaDevice& device, void* stream) {
     const Result<bool> reached = (*event)->reached();
     if (!reached) return reached.error();
     if (*reached) return {};
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kCopyPoll);
   }
 }
 

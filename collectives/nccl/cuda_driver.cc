@@ -16,14 +16,14 @@
 namespace c10dd::collectives::nccl {
 namespace {
 
-std::string text_of(const CudaApi& api, CudaStatus status) {
+std::string driver_text(const CudaApi& api, CudaStatus status) {
   const char* text = nullptr;
   if (api.error_text(status, &text) == CudaStatus::success && text != nullptr) return text;
   return format("error {}", static_cast<int>(status));
 }
 
 Failure failed(const CudaApi& api, const char* call, CudaStatus status) {
-  return failure(Code::internal, "{}: {}", call, text_of(api, status));
+  return failure(Code::internal, "{}: {}", call, driver_text(api, status));
 }
 
 Result<void> checked(const CudaApi& api, const char* call, CudaStatus status) {
@@ -112,7 +112,7 @@ Result<void*> CudaDevice::allocate_raw(std::size_t bytes) const {
   const CudaStatus status = api_.allocate(&address, bytes);
   if (status == CudaStatus::success) return reinterpret_cast<void*>(address);
   return failure(Code::unavailable, "cannot allocate {} bytes on cuda:{}: {}", bytes, index_,
-                 text_of(api_, status));
+                 driver_text(api_, status));
 }
 
 Result<std::shared_ptr<void>> CudaDevice::allocate(std::size_t bytes) const {
@@ -156,7 +156,7 @@ Result<void*> CudaDevice::allocate_host_for_ever(std::size_t bytes) const {
   const CudaStatus status = api_.allocate_host(&memory, bytes);
   if (status == CudaStatus::success) return memory;
   return failure(Code::unavailable, "cannot allocate {} bytes of page-locked memory: {}", bytes,
-                 text_of(api_, status));
+                 driver_text(api_, status));
 }
 
 Result<const Cuda*> Cuda::start() {
@@ -201,7 +201,7 @@ Result<Cuda*> Cuda::open() {
         Code::unsupported,
         "nccl: no GPU can be used: {}; check nvidia-smi and CUDA_VISIBLE_DEVICES, or "
         "choose backend gloo",
-        status == CudaStatus::success ? "the driver has 0 devices" : text_of(*api, status));
+        status == CudaStatus::success ? "the driver has 0 devices" : driver_text(*api, status));
   }
   auto* const cuda = new Cuda;
   cuda->api_ = std::move(api);
@@ -224,7 +224,7 @@ Result<const CudaDevice*> Cuda::device(int index) const {
   if (status == CudaStatus::success) status = api_->retain_primary_context(&context, device);
   if (status != CudaStatus::success) {
     return failure(Code::unsupported, "nccl: cuda:{} cannot be used: {}; check it with nvidia-smi",
-                   index, text_of(*api_, status));
+                   index, driver_text(*api_, status));
   }
   opened = std::make_unique<const CudaDevice>(*api_, index, context, name.data(), bus_id.data());
   return opened.get();

@@ -34,7 +34,7 @@ constexpr auto kProtocolsText = [] {
 }();
 constexpr std::string_view kProtocolsHelp = kProtocolsText.data();
 
-constexpr Option kOptions[] = {
+constexpr Option kTable[] = {
     {"listen", "HOST:PORT", Form::text, "address to serve on; port 0 takes any free port",
      set_listen, [](const Options& o) { return o.listen; }},
     {"allow_insecure_listen", "", Form::boolean,
@@ -191,6 +191,6 @@ constexpr Option kOptions[] = {
 
 }  // namespace
 
-std::span<const Option> all_options() { return kOptions; }
+std::span<const Option> all_options() { return kTable; }
 
 }  // namespace c10dd::daemon

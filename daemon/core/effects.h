@@ -141,9 +141,24 @@ struct WaitGivenUp {
   std::string detail = {};
 };
 
-using Event = std::variant<WaitEnded, BarrierReleased, ReplyReplayed, CollectivesMeasured,
-                           BarrierTimedOut, RankContested, GenerationFormed, GenerationEnded,
-                           MembersStalled, RankRefused, WaitGivenUp>;
+namespace detail {
+using AnyEvent = std::variant<WaitEnded, BarrierReleased, ReplyReplayed, CollectivesMeasured,
+                              BarrierTimedOut, RankContested, GenerationFormed, GenerationEnded,
+                              MembersStalled, RankRefused, WaitGivenUp>;
+}  // namespace detail
+
+/// An event of any kind. Its functions to copy, move and destroy are in effects.cc only.
+struct Event : detail::AnyEvent {
+  using variant::variant;
+  using variant::operator=;
+
+  Event();
+  Event(const Event&);
+  Event(Event&&) noexcept;
+  Event& operator=(const Event&);
+  Event& operator=(Event&&) noexcept;
+  ~Event();
+};
 
 struct Effects {
   Rows rows;                           ///< to be stored in one atomic batch

@@ -29,7 +29,7 @@ Bytes key_of(const Endpoints::Name& name) {
   return RowKey('e').text(name.first).rest(name.second).take();
 }
 
-std::string shown(const std::string& name) { return printable(name, 128); }
+std::string shown(const std::string& name) { return printable(name, limits::kNameShown); }
 std::string shown_run(const std::string& run) {
   return run.empty() ? "no run" : "run \"" + shown(run) + '"';
 }

@@ -11,25 +11,11 @@
 #include "daemon/core/collective_ops.h"
 #include "daemon/core/group_ops.h"
 #include "daemon/core/job_details.h"
+#include "daemon/core/job_stats.h"
 #include "daemon/core/transactions.h"
 #include "protocol/epochs.h"
 
 namespace c10dd::core {
-
-struct JobStats {
-  std::size_t keys = 0;
-  std::size_t bytes = 0;
-  std::size_t queue_items = 0;
-  std::size_t queue_bytes = 0;
-  std::size_t history_bytes = 0;
-  std::size_t waiters = 0;
-  std::size_t barriers_pending = 0;
-  std::size_t sessions = 0;         ///< connected
-  std::size_t sessions_known = 0;   ///< connected, or may come back
-  std::size_t members = 0;          ///< alive members; newest generations only
-  std::size_t members_missing = 0;  ///< members that left or were lost; newest generations only
-  std::size_t collectives_in_flight = 0;  ///< see CollectiveLedger::in_flight()
-};
 
 class Job {
  public:

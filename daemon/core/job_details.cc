@@ -6,7 +6,11 @@
 #include <tuple>
 #include <utility>
 
+#include "daemon/core/key_space.h"
+#include "daemon/core/pending.h"
+#include "daemon/core/queues.h"
 #include "daemon/core/rank_keys.h"
+#include "daemon/core/sessions.h"
 #include "daemon/core/world_size.h"
 
 namespace c10dd::core {

@@ -9,13 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/key_space.h"
-#include "daemon/core/pending.h"
-#include "daemon/core/queues.h"
-#include "daemon/core/sessions.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
+
+class KeySpace;
+class Pending;
+class Queues;
+class Sessions;
 
 /// A process with a blocked request.
 struct WaitingProcess {

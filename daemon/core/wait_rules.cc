@@ -12,7 +12,8 @@
 namespace c10dd::core {
 namespace {
 
-constexpr std::size_t kNameShown = 64;  // an error shows at most this many bytes of a queue's name
+constexpr std::size_t kQueueNameShown =
+    64;  // an error shows at most this many bytes of a queue's name
 
 Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
   shortage.detail =
@@ -110,7 +111,7 @@ Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& ke
       missing, [this](const Bytes& key) { return tables_.queues.length(key) > 0; });
   if (reads && queue != missing.end()) {
     result.detail +=
-        "; \"" + printable(*queue, kNameShown) + "\" is a queue with items: use queue_pop";
+        "; \"" + printable(*queue, kQueueNameShown) + "\" is a queue with items: use queue_pop";
   }
   return result;
 }
@@ -150,7 +151,7 @@ Reply WaitRules::overdue(const Waiter& waiter, const WaitCounter& wait, Look& lo
   const KeySpace::StoredValue* entry = tables_.keys.find(wait.key);
   const auto number = entry == nullptr ? std::nullopt : number_at_start(entry->value);
   return failure(Code::timed_out, "timed out after {}: counter \"{}\" {}, less than {}",
-                 human(waiter.timeout), printable(wait.key, kNameShown),
+                 human(waiter.timeout), printable(wait.key, kQueueNameShown),
                  number             ? format("is {}", *number)
                  : entry == nullptr ? std::string("does not exist")
                                     : std::string("is not a number"),
@@ -192,7 +193,7 @@ Reply WaitRules::overdue(const Waiter& waiter, const QueuePop& pop, Look& look) 
   look.observe(tables_.queues.observed());
   const bool looked = waiter.timeout == Duration::zero();
   return failure(looked ? Code::not_found : Code::timed_out,
-                 "queue \"" + printable(pop.key, kNameShown) + "\" has no item" +
+                 "queue \"" + printable(pop.key, kQueueNameShown) + "\" has no item" +
                      (looked ? "" : " after " + human(waiter.timeout)));
 }
 

@@ -15,6 +15,7 @@
 #include "protocol/json_text.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
+#include "protocol/wording.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -22,8 +23,6 @@ namespace {
 constexpr double kMostSeconds = 1e9;  // longer times have no other effect than this one
 constexpr const char* kWhat = "endpoint";
 constexpr const char* kExample = R"({"name": "a", "run": "r1", "ttl": 600, "world_size": 8})";
-
-std::string shown(std::string_view text) { return printable(text, limits::kNameBytes); }
 
 Failure bad_member(std::string_view member, std::string_view needed,
                    const boost::json::value& value) {
@@ -38,7 +37,7 @@ Result<void> check_members(const boost::json::object& members,
     std::string list;
     for (const std::string_view one : known) (list += list.empty() ? "" : ", ").append(one);
     return failure(Code::invalid_argument, "endpoint: unknown member \"{}\"; use {}",
-                   shown(member.key()), list);
+                   printable_name(member.key()), list);
   }
   return {};
 }
@@ -82,11 +81,11 @@ Result<std::uint32_t> world_size_in(const boost::json::object& members) {
 
 boost::json::object object_of(const EndpointReport& report) {
   const core::Endpoint& endpoint = report.endpoint;
-  boost::json::object out = {{"name", shown(endpoint.name)},
-                             {"run", shown(endpoint.run)},
+  boost::json::object out = {{"name", printable_name(endpoint.name)},
+                             {"run", printable_name(endpoint.run)},
                              {"host", report.host},
                              {"port", endpoint.port},
-                             {"ttl", std::chrono::duration<double>(endpoint.ttl).count()},
+                             {"ttl", seconds_of(endpoint.ttl)},
                              {"connections", report.connections},
                              {"listening", report.problem.empty()}};
   out["world_size"] = endpoint.world_size == 0 ? boost::json::value(nullptr)
@@ -136,14 +135,14 @@ Result<std::string> released_name(const HttpRequest& request) {
 
 std::string json_of(const EndpointReport& report) {
   boost::json::object out = object_of(report);
-  out["job"] = shown(report.endpoint.job);
+  out["job"] = printable_name(report.endpoint.job);
   return json::text_of(out) + "\n";
 }
 
 std::string json_of(const std::string& job, const std::vector<EndpointReport>& reports) {
   boost::json::array list;
   for (const EndpointReport& report : reports) list.push_back(object_of(report));
-  const boost::json::value body = {{"job", shown(job)}, {"endpoints", std::move(list)}};
+  const boost::json::value body = {{"job", printable_name(job)}, {"endpoints", std::move(list)}};
   return json::text_of(body) + "\n";
 }
 

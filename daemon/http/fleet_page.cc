@@ -21,17 +21,15 @@ namespace {
 
 constexpr const char* kMoveExample = R"({"to": "head2:29500"})";
 
-std::string shown(std::string_view text) { return printable(text, limits::kNameBytes); }
-
 boost::json::array list_of(const std::vector<std::string>& texts) {
   boost::json::array list;
-  for (const std::string& text : texts) list.push_back(boost::json::string(shown(text)));
+  for (const std::string& text : texts) list.push_back(boost::json::string(printable_name(text)));
   return list;
 }
 
 std::string joined(const std::vector<std::string>& texts) {
   std::string list;
-  for (const std::string& text : texts) (list += list.empty() ? "" : ", ") += shown(text);
+  for (const std::string& text : texts) (list += list.empty() ? "" : ", ") += printable_name(text);
   return list;
 }
 
@@ -55,7 +53,7 @@ boost::json::value owner_json(const core::RunOwner& of) {
 std::string text_of(const DaemonsPage& page) {
   std::string text;
   for (const DaemonsPage::Row& row : page.daemons) {
-    text += joined(row.addresses) + ": version " + shown(row.version);
+    text += joined(row.addresses) + ": version " + printable_name(row.version);
     if (row.lease) text += ", lease " + human(*row.lease) + ", silent for " + human(row.silent);
     if (page.problem.empty()) text += format(", {} job{}", row.jobs, row.jobs == 1 ? "" : "s");
     if (row.draining) text += ", shutting down";
@@ -70,14 +68,14 @@ std::string json_of(const DaemonsPage& page) {
   boost::json::array list;
   for (const DaemonsPage::Row& row : page.daemons) {
     boost::json::object out = {{"addresses", list_of(row.addresses)},
-                               {"version", shown(row.version)},
+                               {"version", printable_name(row.version)},
                                {"lease_seconds", nullptr},
                                {"silence_ms", nullptr},
                                {"draining", row.draining},
                                {"here", row.here},
                                {"jobs", nullptr}};
     if (row.lease) {
-      out["lease_seconds"] = std::chrono::duration<double>(*row.lease).count();
+      out["lease_seconds"] = seconds_of(*row.lease);
       out["silence_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(row.silent).count();
     }
     if (page.problem.empty()) out["jobs"] = row.jobs;
@@ -91,15 +89,17 @@ std::string json_of(const DaemonsPage& page) {
 std::string json_of(const JobsPage& page) {
   std::map<JobNumber, boost::json::object> all;
   for (const core::RunOwner& of : page.owners) {
-    all[of.run.number] = {{"job", shown(of.run.job)},
-                          {"run", shown(of.run.run)},
+    all[of.run.number] = {{"job", printable_name(of.run.job)},
+                          {"run", printable_name(of.run.run)},
                           {"number", of.run.number},
                           {"owner", owner_json(of)}};
   }
   for (const core::JobReport& job : page.served) {
     boost::json::object& out = all[job.number];
     if (out.empty()) {
-      out = {{"job", shown(job.name)}, {"run", shown(job.run)}, {"number", job.number}};
+      out = {{"job", printable_name(job.name)},
+             {"run", printable_name(job.run)},
+             {"number", job.number}};
       if (!page.self.empty()) {  // a plain run, or one that is newer than `owners`
         out["owner"] = {{"addresses", list_of(page.self)}, {"epoch", nullptr}, {"here", true}};
       }
@@ -135,7 +135,8 @@ std::string json_of(const MoveReport& report, const std::vector<std::string>& el
     if (more == nullptr || !more->is_array()) continue;
     for (const boost::json::value& run : more->get_array()) runs.push_back(run);
   }
-  boost::json::object out = {{"job", shown(report.job)}, {"to", shown(report.to)}};
+  boost::json::object out = {{"job", printable_name(report.job)},
+                             {"to", printable_name(report.to)}};
   if (!report.note.empty() && runs.empty()) out["note"] = report.note;
   out["runs"] = std::move(runs);
   return json::text_of(out) + "\n";

@@ -10,8 +10,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-std::string shown(std::string_view text) { return printable(text, limits::kNameBytes); }
-
 /// Returns the name of the job that a request is about; nothing if it is about no job.
 std::optional<std::string> job_named_by(const HttpRequest& request, Need need) {
   switch (need) {
@@ -35,18 +33,18 @@ std::string names_of(const std::vector<Peer>& peers) {
   std::string list;
   for (const Peer& peer : peers) {
     (list += list.empty() ? "" : ", ") +=
-        peer.addresses.empty() ? "an unknown address" : shown(peer.addresses.front());
+        peer.addresses.empty() ? "an unknown address" : printable_name(peer.addresses.front());
   }
   return list;
 }
 
 HttpReply not_again(const std::string& job, const JobPlaces& places, const HttpRequest& request) {
-  Failure why =
-      failure(Code::unavailable,
-              "job \"{}\" is served by the daemon at {}, as this daemon knows it, and the "
-              "daemon at {} has passed the request on to this one; a request is passed on "
-              "once: ask again",
-              shown(job), names_of(places.elsewhere), shown(request.forwarded_by));
+  Failure why = failure(
+      Code::unavailable,
+      "job \"{}\" is served by the daemon at {}, as this daemon knows it, and the "
+      "daemon at {} has passed the request on to this one; a request is passed on "
+      "once: ask again",
+      printable_name(job), names_of(places.elsewhere), printable_name(request.forwarded_by));
   why.retry_after = std::chrono::seconds(1);
   return http_error(why);
 }
@@ -56,7 +54,7 @@ HttpReply several_owners(const std::string& job, const JobPlaces& places) {
       409, Code::not_owner,
       format("job \"{}\" has runs that different daemons serve: {}{}; move the job to "
              "one of them first, or end the processes of the other runs",
-             shown(job), places.here ? "this one, " : "", names_of(places.elsewhere)));
+             printable_name(job), places.here ? "this one, " : "", names_of(places.elsewhere)));
 }
 
 /// Adds what the other daemons reply about their runs to the facts. Returns a failure as the reply.

@@ -277,11 +277,11 @@ asio::awaitable<void> serve_http(std::shared_ptr<Stream> stream, const SessionCo
   context.metrics.connection_closed(Protocol::http, reason);
 }
 
-Match recognise(std::string_view head) {
+Match recognise_http(std::string_view head) {
   return head.front() >= 'A' && head.front() <= 'Z' ? Match::yes : Match::no;
 }
 
-std::string refusal(const Failure& reason) {
+std::string http_refusal(const Failure& reason) {
   const int status = reason.code == Code::quota_exceeded ? 503 : 400;
   return encode(http_error(status, reason.code, reason.detail), false, false);
 }
@@ -292,13 +292,13 @@ WireProtocol http_protocol(const SessionContext& context, Operations& operations
                            const HttpPatience& patience) {
   WireProtocol entry;
   entry.protocol = Protocol::http;
-  entry.recognise = recognise;
+  entry.recognise = recognise_http;
   entry.serve = [&context, &operations, patience](std::shared_ptr<Stream> stream) {
     const asio::any_io_executor loop = stream->executor();
     asio::co_spawn(loop, serve_http(std::move(stream), context, operations, patience),
                    asio::detached);
   };
-  entry.refusal = refusal;
+  entry.refusal = http_refusal;
   return entry;
 }
 

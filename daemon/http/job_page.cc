@@ -23,8 +23,6 @@ namespace {
 constexpr std::size_t kKeyShown = 256;
 constexpr std::size_t kProcessesShown = 16;  // of those that wait for one key
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 /// One run, with what is known of its ranks.
 class RunPage {
  public:
@@ -172,7 +170,7 @@ class RunPage {
     const std::set<Rank> ranks = waiting(wait);
     boost::json::object out = {{"key", shown(wait.key)},
                                {"waiters", wait.waiters},
-                               {"longest_seconds", seconds(wait.longest)},
+                               {"longest_seconds", seconds_of(wait.longest)},
                                {"processes", std::move(processes)},
                                {"ranks", boost::json::array(ranks.begin(), ranks.end())}};
     if (wait.at_least) out["at_least"] = *wait.at_least;

@@ -13,6 +13,7 @@
 #include "daemon/metrics/job_metrics.h"
 #include "daemon/metrics/metric_family.h"
 #include "daemon/metrics/process_usage.h"
+#include "protocol/wording.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -22,8 +23,6 @@ constexpr std::size_t kCodeCount = std::size(kCodes);
 constexpr std::size_t kProtocolLabels = kProtocolCount + 1;  // with Protocol::unknown
 
 std::size_t index_of(Code code) { return static_cast<std::size_t>(describe(code).code); }
-
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 /// Returns a family of one series without labels, for a value that is read at the time of a scrape.
 prometheus::MetricFamily single(const metric::Info& info, double value) {
@@ -155,7 +154,7 @@ class Metrics::Impl {
 
 Metrics::Impl::Impl(const MetricsInfo& info) : engine_(info.engine), version_(info.version) {
   durability(info.durability);
-  started_.at(0, {}).Set(seconds(std::chrono::system_clock::now().time_since_epoch()));
+  started_.at(0, {}).Set(seconds_of(std::chrono::system_clock::now().time_since_epoch()));
   engine_up();
   oldest_commit();
   commit_duration();
@@ -194,7 +193,7 @@ void Metrics::ready(bool ready) { impl_->ready.Set(ready ? 1 : 0); }
 
 void Metrics::durability(std::string_view durability) { impl_->durability(durability); }
 
-void Metrics::commit_age(Duration age) { impl_->oldest_commit().Set(seconds(age)); }
+void Metrics::commit_age(Duration age) { impl_->oldest_commit().Set(seconds_of(age)); }
 
 void Metrics::engine_up(bool up) { impl_->engine_up().Set(up ? 1 : 0); }
 
@@ -233,7 +232,7 @@ void Metrics::took(const OpInfo& op, const RequestBuckets& buckets, double secon
 void Metrics::failed(const OpInfo& op, Code code) { impl_->failures(op, code).Increment(); }
 
 void Metrics::committed(std::size_t rows, Duration took) {
-  impl_->commit_duration().Observe(seconds(took));
+  impl_->commit_duration().Observe(seconds_of(took));
   impl_->commit_rows().Observe(static_cast<double>(rows));
 }
 
@@ -241,7 +240,7 @@ void Metrics::commit_failed(store::Outcome outcome) { impl_->commit_failures(out
 
 void Metrics::event(const std::string& train_job, const core::Event& event) {
   if (const auto* wait = std::get_if<core::WaitEnded>(&event)) {
-    impl_->waited(wait->op, wait->outcome).Observe(seconds(wait->blocked));
+    impl_->waited(wait->op, wait->outcome).Observe(seconds_of(wait->blocked));
   } else if (std::holds_alternative<core::ReplyReplayed>(event)) {
     impl_->replayed.Increment();
   } else {
@@ -268,7 +267,7 @@ void Metrics::job_moved() { impl_->moves.Increment(); }
 
 void Metrics::lease(bool held, Duration left) {
   impl_->lease_held.Set(held ? 1 : 0);
-  impl_->lease_left.Set(seconds(left));
+  impl_->lease_left.Set(seconds_of(left));
 }
 
 void Metrics::silences(const std::map<std::string, Duration>& daemons) {
@@ -281,7 +280,7 @@ void Metrics::silences(const std::map<std::string, Duration>& daemons) {
   for (const auto& [daemon, silent] : daemons) {
     Gauge*& series = impl_->silences[daemon];
     if (series == nullptr) series = impl_->silence.with({daemon});
-    series->Set(seconds(silent));
+    series->Set(seconds_of(silent));
   }
 }
 

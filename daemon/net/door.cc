@@ -53,7 +53,7 @@ void log_not_taken(const std::string& owner, const std::string& client, const Fa
   thread_local LogPace pace;
   if (!pace.next(std::chrono::steady_clock::now())) return;
   spdlog::warn("event=not_passed_on owner={} client={} code={} detail={}", owner, client,
-               name_of(reason.code), quoted(printable(reason.detail, 512)));
+               name_of(reason.code), quoted_text(printable(reason.detail, 512)));
 }
 
 /// Reads the reply of an owner to the frame.

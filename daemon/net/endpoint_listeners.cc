@@ -18,12 +18,10 @@ namespace {
 constexpr std::chrono::seconds kRetry{1};
 constexpr int kChoices = 16;  // how many free ports the kernel may offer before we give up
 
-std::string shown(const std::string& name) { return printable(name, limits::kNameBytes); }
-
 void log(std::string_view what, const core::Endpoint& endpoint) {
-  spdlog::info("event=endpoint_{} job={} name={} run={} port={} ttl={}", what, shown(endpoint.job),
-               quoted(shown(endpoint.name)), quoted(shown(endpoint.run)), endpoint.port,
-               quoted(human(endpoint.ttl)));
+  spdlog::info("event=endpoint_{} job={} name={} run={} port={} ttl={}", what,
+               printable_name(endpoint.job), quoted_text(printable_name(endpoint.name)),
+               quoted_text(printable_name(endpoint.run)), endpoint.port, quoted_text(human(endpoint.ttl)));
 }
 
 ListenerSettings settings_of(const core::Endpoint& endpoint, std::uint16_t port,
@@ -189,11 +187,12 @@ void EndpointListeners::try_again(Entry& entry) {
   std::string problem = format(
       "endpoint \"{}\" of job \"{}\" cannot listen on {}: {}; end the process that has the port, "
       "or release the endpoint",
-      shown(endpoint.name), shown(endpoint.job), address_text(host_, endpoint.port), why);
+      printable_name(endpoint.name), printable_name(endpoint.job),
+      address_text(host_, endpoint.port), why);
   if (problem == entry.problem) return;
   spdlog::warn("event=endpoint_unavailable job={} name={} port={} retry_ms={} reason={}",
-               shown(endpoint.job), quoted(shown(endpoint.name)), endpoint.port,
-               std::chrono::milliseconds(kRetry).count(), quoted(problem));
+               printable_name(endpoint.job), quoted_text(printable_name(endpoint.name)), endpoint.port,
+               std::chrono::milliseconds(kRetry).count(), quoted_text(problem));
   entry.problem = std::move(problem);
 }
 

@@ -65,7 +65,7 @@ void FramedSession::run(Step&& step) {
     return step();
   } catch (const std::exception& e) {  // no memory, for example
     spdlog::error("event=session_failed protocol={} peer={} reason={}", name_of(protocol_),
-                  stream_->peer(), quoted(e.what()));
+                  stream_->peer(), quoted_text(e.what()));
   }
   end("failed");
 }

@@ -170,7 +170,7 @@ void LaunchRuns::carry_out(const core::PlainRuns::Outcome& outcome) {
     const bool warns = note.what == "launch_split" || note.what == "rank_taken";
     spdlog::log(warns ? spdlog::level::warn : spdlog::level::info,
                 "event={} job={} run={} detail={}", note.what, job_, printable(note.run, 256),
-                quoted(printable(note.detail, 1024)));
+                quoted_text(printable(note.detail, 1024)));
   }
   for (const std::uint64_t connection : outcome.close) {
     const auto found = connections_.find(connection);

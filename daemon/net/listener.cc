@@ -100,7 +100,7 @@ asio::awaitable<void> Listener::accept(std::shared_ptr<const bool> gone) {
     } else if (failed != asio::error::connection_aborted) {
       // The process has no descriptors or memory left. Without a pause the next accept would fail
       // at once.
-      spdlog::warn("event=accept_failed reason={} retry_ms={}", quoted(failed.message()),
+      spdlog::warn("event=accept_failed reason={} retry_ms={}", quoted_text(failed.message()),
                    delay.count());
       timer.expires_after(delay);
       co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, failed));

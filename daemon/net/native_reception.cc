@@ -14,12 +14,12 @@
 namespace c10dd::daemon {
 namespace {
 
-Match recognise(std::string_view head) {
+Match recognise_native(std::string_view head) {
   if (head.starts_with(native::kMagic)) return Match::yes;
   return native::kMagic.starts_with(head) ? Match::maybe : Match::no;
 }
 
-std::string refusal(const Failure& reason) {
+std::string native_refusal(const Failure& reason) {
   native::ReplyHeader header;
   header.op = Hello::op.code;
   return native::encode_reply(header, reason).head;
@@ -57,14 +57,14 @@ Shard& shard_of(std::string_view head, const SessionContext& context) {
 WireProtocol native_protocol(const SessionContext& context) {
   WireProtocol entry;
   entry.protocol = Protocol::native;
-  entry.recognise = recognise;
+  entry.recognise = recognise_native;
   entry.wants_more = [&context](std::string_view head) {
     return (context.shard_of || context.door) && first_frame_is_missing(head);
   };
   entry.serve = [&context](std::shared_ptr<Stream> stream) {
     receive_native(std::move(stream), context);
   };
-  entry.refusal = refusal;
+  entry.refusal = native_refusal;
   entry.refuses_unknown = true;
   return entry;
 }

@@ -14,7 +14,7 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr std::size_t kDetailBytes = 512;
+constexpr std::size_t kLoggedBytes = 512;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void log_refused(std::string_view protocol, std::string_view peer, const Failure
   const std::string field = protocol.empty() ? "" : format(" protocol={}", protocol);
   const std::string before = *skipped == 0 ? "" : format(" skipped={}", *skipped);
   spdlog::warn("event=refused{} peer={} code={} detail={}{}", field, peer, name_of(reason.code),
-               quoted(printable(reason.detail, kDetailBytes)), before);
+               quoted_text(printable(reason.detail, kLoggedBytes)), before);
 }
 
 }  // namespace c10dd::daemon

@@ -11,7 +11,7 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr std::chrono::seconds kLinger{1};
+constexpr std::chrono::seconds kSpliceLinger{1};
 
 class Splice;
 
@@ -64,7 +64,7 @@ class Splice : public std::enable_shared_from_this<Splice> {
     to->end_writing();
     if (to != client_) return;
     // A client that does not close its connection now never will.
-    linger_.expires_after(kLinger);
+    linger_.expires_after(kSpliceLinger);
     linger_.async_wait([self = shared_from_this()](const ErrorCode& cancelled) {
       if (!cancelled) self->close();
     });

@@ -189,7 +189,7 @@ void receive(std::shared_ptr<Stream> stream, std::shared_ptr<TcpStoreListener> l
   std::make_shared<TcpStoreReception>(std::move(stream), std::move(listener), here)->start();
 }
 
-Match recognise(std::string_view head) {
+Match recognise_tcpstore(std::string_view head) {
   return static_cast<unsigned char>(head.front()) <= kLastFirstByte ? Match::yes : Match::no;
 }
 
@@ -230,7 +230,7 @@ void receive_passed_on(std::shared_ptr<Stream> stream, std::shared_ptr<TcpStoreL
 WireProtocol tcpstore_protocol(std::shared_ptr<TcpStoreListener> listener) {
   WireProtocol entry;
   entry.protocol = Protocol::tcpstore;
-  entry.recognise = recognise;
+  entry.recognise = recognise_tcpstore;
   entry.admits = [listener](const Stream& stream) -> Result<void> {
     if (stream.is_local() || listener->settings.tcpstore_from.has(stream.address())) return {};
     return failure(Code::permission_denied,

@@ -47,7 +47,7 @@ core::VolatileRuns::Settings volatile_settings(const Options& options) {
 
 store::OpenOptions open_options(const Options& options) {
   const auto warn = [](std::string_view line) {
-    spdlog::warn("event=engine_warning detail={}", quoted(printable(line, 512)));
+    spdlog::warn("event=engine_warning detail={}", quoted_text(printable(line, 512)));
   };
   return {.durability = options.durability, .warn = warn};
 }
@@ -72,7 +72,7 @@ Result<EngineHost::Opened> EngineHost::with_directory(std::unique_ptr<store::Eng
   if (!read) return read.error();
   if (!read->rolled_back.empty()) {
     spdlog::warn("event=state_rolled_back engine={} incarnation={:016x} reason={}", engine->name(),
-                 read->directory->incarnation(), quoted(read->rolled_back));
+                 read->directory->incarnation(), quoted_text(read->rolled_back));
   }
   return Opened{std::make_shared<store::GroupCommit>(std::move(engine)),
                 std::move(read->directory)};
@@ -157,7 +157,7 @@ void EngineHost::take(Opened opened) {
   lost_.clear();
   damage_ = engine.damage();
   if (!damage_.empty()) {
-    spdlog::error("event=state_damaged engine={} detail={}", engine_name_, quoted(damage_));
+    spdlog::error("event=state_damaged engine={} detail={}", engine_name_, quoted_text(damage_));
   }
   metrics_.engine_up(true);
   const core::FleetNews news = fleet_ ? fleet_->news() : core::FleetNews{};
@@ -211,7 +211,7 @@ void EngineHost::watch_commits() {
   const bool stuck = !why.empty();
   if (stuck != std::exchange(stuck_, stuck)) {
     if (stuck) {
-      spdlog::error("event=commit_stuck reason={}", quoted(why));
+      spdlog::error("event=commit_stuck reason={}", quoted_text(why));
     } else {
       spdlog::info("event=commit_went_on engine={}", engine_name_);
     }
@@ -325,7 +325,7 @@ void EngineHost::report_lost(std::uint64_t generation, const std::string& why, b
 
 void EngineHost::lose(const std::string& why, bool rolled_back) {
   lost_ = why;
-  spdlog::error("event=engine_lost engine={} reason={}", engine_name_, quoted(why));
+  spdlog::error("event=engine_lost engine={} reason={}", engine_name_, quoted_text(why));
   metrics_.engine_up(false);
   directory_.lost();
   if (fleet_) fleet_->engine_lost(rolled_back ? why : "");
@@ -380,7 +380,7 @@ void EngineHost::reopened(Result<Opened> opened) {
   const Failure& why = opened.error();
   lost_ = why.detail;
   if (why.code != Code::unavailable) lost_ = format("{}: {}", name_of(why.code), why.detail);
-  spdlog::warn("event=engine_reopen_failed engine={} reason={}", engine_name_, quoted(lost_));
+  spdlog::warn("event=engine_reopen_failed engine={} reason={}", engine_name_, quoted_text(lost_));
   on_failed_();
   reopen_delay_ = std::min(reopen_delay_ * 2, kReopenMax);
   reopen_later();

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code below calls quoted() with its namespace, as c10dd::quoted(), because an unqualified call
-// would also find std::quoted() from <filesystem>.
 #include "daemon/shard/event_log.h"
 
 #include <spdlog/spdlog.h>
@@ -31,21 +29,21 @@ std::optional<std::uint64_t> LogPace::next(Time now) {
 void EventLog::write(const std::string& job, const std::string& run, const core::Event& event) {
   const auto name = [](const std::string& group) { return printable(group, limits::kNameBytes); };
   if (const auto* timed_out = std::get_if<core::BarrierTimedOut>(&event)) {
-    spdlog::warn("event=barrier_timed_out job={} detail={}", job, c10dd::quoted(timed_out->detail));
+    spdlog::warn("event=barrier_timed_out job={} detail={}", job, quoted_text(timed_out->detail));
   } else if (const auto* contested = std::get_if<core::RankContested>(&event)) {
     spdlog::warn("event={} job={} detail={}", contested->what, job,
-                 c10dd::quoted(contested->detail));
+                 quoted_text(contested->detail));
   } else if (const auto* formed = std::get_if<core::GenerationFormed>(&event)) {
     spdlog::info("event=generation_formed job={} group={} generation={} size={} reason={}", job,
                  name(formed->group), formed->generation, formed->size,
-                 c10dd::quoted(formed->reason));
+                 quoted_text(formed->reason));
   } else if (const auto* ended = std::get_if<core::GenerationEnded>(&event)) {
     spdlog::warn("event=generation_ended job={} group={} generation={} reason={}", job,
-                 name(ended->group), ended->generation, c10dd::quoted(ended->reason));
+                 name(ended->group), ended->generation, quoted_text(ended->reason));
   } else if (const auto* stalled = std::get_if<core::MembersStalled>(&event)) {
     spdlog::warn("event=member_stalled job={} group={} generation={} ranks={} detail={}", job,
                  name(stalled->group), stalled->generation, stalled->ranks,
-                 c10dd::quoted(stalled->detail));
+                 quoted_text(stalled->detail));
   } else if (const auto* refused = std::get_if<core::RankRefused>(&event)) {
     write_refusal(job, *refused);
   } else if (const auto* wait = std::get_if<core::WaitGivenUp>(&event)) {
@@ -61,8 +59,8 @@ void EventLog::write_given_up(const std::string& job, const std::string& run,
       "event=wait_given_up job={} run={} peer={} pid={} cause={} seconds={:.1f} ranks={} others={} "
       "folded={} skipped={} detail={}",
       job, printable(run, limits::kNameBytes), printable(wait.peer, limits::kNameBytes), wait.pid,
-      wait.cause, std::chrono::duration<double>(wait.blocked).count(), wait.ranks, wait.others,
-      wait.folded, *skipped, c10dd::quoted(printable(wait.detail, 1024)));
+      wait.cause, seconds_of(wait.blocked), wait.ranks, wait.others, wait.folded, *skipped,
+      quoted_text(printable(wait.detail, 1024)));
 }
 
 void EventLog::write_refusal(const std::string& job, const core::RankRefused& refused) {
@@ -72,15 +70,15 @@ void EventLog::write_refusal(const std::string& job, const core::RankRefused& re
   spdlog::warn("event={} job={} op={} code={} skipped={} detail={}",
                refused.code == Code::rank_taken ? "rank_taken" : "join_refused", job,
                op ? op->name : "unknown", name_of(refused.code), *skipped,
-               c10dd::quoted(printable(refused.detail, 1024)));
+               quoted_text(printable(refused.detail, 1024)));
 }
 
 void log_checkpoint(const std::string& path, const Result<void>& done) {
-  const std::string shown = c10dd::quoted(printable(path, 1024));
+  const std::string shown = quoted_text(printable(path, 1024));
   if (!done) {
     return spdlog::warn("event=checkpoint_refused path={} code={} detail={}", shown,
                         name_of(done.error().code),
-                        c10dd::quoted(printable(done.error().detail, 1024)));
+                        quoted_text(printable(done.error().detail, 1024)));
   }
   std::uint64_t bytes = 0;
   std::error_code failed;

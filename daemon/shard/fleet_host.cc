@@ -70,7 +70,7 @@ Result<void> FleetHost::check_state() {
   if (!mark) {
     if (mark.error().code != Code::malformed) return MarkFile::unusable(mark.error());
     if (!options_.accept_rollback) return mark.error();
-    spdlog::warn("event=mark_given_up reason={}", quoted(mark.error().detail));
+    spdlog::warn("event=mark_given_up reason={}", quoted_text(mark.error().detail));
     mark = core::StateMark{};
   }
   core::StateWatch& watch = member_.watch();
@@ -109,7 +109,7 @@ Result<core::FleetView> FleetHost::wait_for_room() {
     if (lives) return failure(Code::invalid_argument, "{}", conflict->reason);
     if (readings == 0) {
       spdlog::info("event=fleet_wait reason={}",
-                   quoted("starts if the daemon that is in the way stays silent for its lease, "
+                   quoted_text("starts if the daemon that is in the way stays silent for its lease, "
                           "because then it is dead: " +
                           conflict->reason));
     }
@@ -177,7 +177,7 @@ void FleetHost::looked(const Result<store::ServerState>& state) {
       spdlog::info("event=durability_strong durability={}", state->durability);
     } else {
       spdlog::error("event=durability_weak durability={} reason={}", state->durability,
-                    quoted(state->weakness));
+                    quoted_text(state->weakness));
     }
   }
   server_ = *state;
@@ -247,13 +247,13 @@ void FleetHost::report(const core::FleetEvent& event) {
   using Kind = core::FleetEvent::Kind;
   switch (event.kind) {
     case Kind::lease_over:
-      return spdlog::error("event=lease_over reason={}", quoted(event.detail));
+      return spdlog::error("event=lease_over reason={}", quoted_text(event.detail));
     case Kind::lease_renewed:
       return spdlog::info("event=lease_renewed");
     case Kind::heartbeat_failed:
-      return spdlog::warn("event=heartbeat_failed reason={}", quoted(event.detail));
+      return spdlog::warn("event=heartbeat_failed reason={}", quoted_text(event.detail));
     case Kind::rolled_back:
-      return spdlog::error("event=rolled_back reason={}", quoted(event.detail));
+      return spdlog::error("event=rolled_back reason={}", quoted_text(event.detail));
     case Kind::renewed:
       return spdlog::warn("event=rollback_accepted");
     case Kind::daemon_silent:

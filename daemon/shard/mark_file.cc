@@ -52,7 +52,7 @@ void MarkFile::write(const core::StateMark& mark) {
   boost::asio::post(thread_, [this, body = wire::encode(mark)] {
     const Result<void> written = file_->write(body);
     if (!written && !failed_) {
-      spdlog::error("event=mark_not_written reason={}", quoted(written.error().detail));
+      spdlog::error("event=mark_not_written reason={}", quoted_text(written.error().detail));
     }
     failed_ = !written;
     writing_ = false;

@@ -6,6 +6,7 @@
 #include <boost/asio/post.hpp>
 
 #include "daemon/config/version.h"
+#include "daemon/core/job.h"
 #include "protocol/wording.h"
 #include "store/job_load.h"
 
@@ -114,7 +115,7 @@ void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
                         slot->number, slot->job->stats().keys, slot->epoch);
   }
   spdlog::error("event=job_load_failed job={} reason={}", slot->name,
-                quoted(std::get<core::JobLoadFailed>(event).reason));
+                quoted_text(std::get<core::JobLoadFailed>(event).reason));
 }
 
 std::vector<core::JobReport> Shard::reports() {

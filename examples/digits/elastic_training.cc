@@ -11,10 +11,6 @@
 namespace c10dd::digits {
 namespace {
 
-Tensor tensor_of(std::span<double> values) {
-  return {.data = values.data(), .count = values.size(), .dtype = DType::float64};
-}
-
 /// The members of one generation.
 class GenerationTeam final : public Team {
  public:
@@ -22,8 +18,9 @@ class GenerationTeam final : public Team {
       : group_(group) {
     std::vector<ddp::Parameter> parameters;
     for (Parameter& parameter : network.parameters()) {
-      parameters.push_back(
-          {.name = parameter.name, .value = tensor_of(parameter.value), .shape = parameter.shape});
+      parameters.push_back({.name = parameter.name,
+                            .value = tensor_of(parameter.value.data(), parameter.value.size()),
+                            .shape = parameter.shape});
     }
     reducer_ = std::make_unique<ddp::Reducer>(group, std::move(parameters), options);
     for (std::size_t i = 0; i < network.parameters().size(); ++i) {
@@ -36,7 +33,9 @@ class GenerationTeam final : public Team {
   std::span<double* const> gradients() const override { return gradients_; }
   void ready(std::size_t parameter) override { reducer_->mark_ready(parameter); }
   void average() override { reducer_->finish(); }
-  void sum(std::span<double> values) override { group_.all_reduce(tensor_of(values)); }
+  void sum(std::span<double> values) override {
+    group_.all_reduce(tensor_of(values.data(), values.size()));
+  }
   void end_epoch(std::size_t, std::size_t) override {}
 
  private:
@@ -54,10 +53,10 @@ ElasticOutcome train_elastic(const std::shared_ptr<Client>& client,
   ElasticOutcome outcome;
   ddp::ElasticState state;
   for (Parameter& parameter : network.parameters()) {
-    state.tensors.push_back(tensor_of(parameter.value));
+    state.tensors.push_back(tensor_of(parameter.value.data(), parameter.value.size()));
   }
   for (std::vector<double>& velocity : network.velocities()) {
-    state.tensors.push_back(tensor_of(velocity));
+    state.tensors.push_back(tensor_of(velocity.data(), velocity.size()));
   }
   ddp::ReducerOptions same = reducer;
   same.broadcast_parameters = false;  // run_elastic has made them equal

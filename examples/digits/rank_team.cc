@@ -14,10 +14,6 @@ constexpr const char* kFinished = "digits/finished";  // set by rank 0 at the en
 constexpr std::chrono::hours kWholeTraining{24};
 constexpr std::chrono::milliseconds kOutstanding{250};
 
-Tensor tensor_of(std::span<double> values) {
-  return {.data = values.data(), .count = values.size(), .dtype = DType::float64};
-}
-
 template <typename T>
 bool pending(const std::future<T>& call) {
   return call.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
@@ -35,8 +31,9 @@ RankTeam::RankTeam(std::shared_ptr<Client> client, Rank rank, Rank world_size, N
   group_ = ProcessGroup::open(client_, world, {.backend = options.backend});
   std::vector<ddp::Parameter> parameters;
   for (Parameter& parameter : network.parameters()) {
-    parameters.push_back(
-        {.name = parameter.name, .value = tensor_of(parameter.value), .shape = parameter.shape});
+    parameters.push_back({.name = parameter.name,
+                          .value = tensor_of(parameter.value.data(), parameter.value.size()),
+                          .shape = parameter.shape});
   }
   reducer_ = std::make_unique<ddp::Reducer>(*group_, std::move(parameters), options.reducer);
   for (std::size_t i = 0; i < network.parameters().size(); ++i) {
@@ -44,7 +41,9 @@ RankTeam::RankTeam(std::shared_ptr<Client> client, Rank rank, Rank world_size, N
   }
 }
 
-void RankTeam::sum(std::span<double> values) { group_->all_reduce(tensor_of(values)); }
+void RankTeam::sum(std::span<double> values) {
+  group_->all_reduce(tensor_of(values.data(), values.size()));
+}
 
 void RankTeam::end_epoch(std::size_t epoch, std::size_t images) {
   std::future<void> added = std::async(std::launch::async, [store = store_, images] {

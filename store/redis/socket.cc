@@ -23,10 +23,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Free {
+struct FreeAddresses {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
 };
-using Addresses = std::unique_ptr<addrinfo, Free>;
+using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
 
 Failure failed(int error) { return failure(Code::unavailable, "{}", std::strerror(error)); }
 

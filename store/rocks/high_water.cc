@@ -13,7 +13,7 @@
 namespace c10dd::store {
 namespace {
 
-constexpr SlotFormat kFormat{"c10ddhw\n", 1};
+constexpr SlotFormat kMarkFormat{"c10ddhw\n", 1};
 
 Result<HighWaterMark> decode_mark(std::string_view body) {
   HighWaterMark mark;
@@ -28,11 +28,11 @@ Result<HighWaterMark> decode_mark(std::string_view body) {
 }  // namespace
 
 Bytes encode_high_water_slot(const HighWaterSlot& slot) {
-  return encode_file_slot(kFormat, {slot.turn, wire::encode(slot.mark)});
+  return encode_file_slot(kMarkFormat, {slot.turn, wire::encode(slot.mark)});
 }
 
 Result<HighWaterSlot> decode_high_water_slot(std::string_view bytes) {
-  const Result<FileSlot> slot = decode_file_slot(kFormat, bytes);
+  const Result<FileSlot> slot = decode_file_slot(kMarkFormat, bytes);
   if (!slot) return slot.error();
   const Result<HighWaterMark> mark = decode_mark(slot->body);
   if (!mark) return mark.error();
@@ -40,9 +40,9 @@ Result<HighWaterSlot> decode_high_water_slot(std::string_view bytes) {
 }
 
 Result<HighWaterFile> HighWaterFile::open(const std::string& directory) {
-  Result<SlotFile> file = SlotFile::open(path_in(directory), kFormat, [](std::string_view body) {
-    return decode_mark(body).has_value();
-  });
+  Result<SlotFile> file =
+      SlotFile::open(path_in(directory), kMarkFormat,
+                     [](std::string_view body) { return decode_mark(body).has_value(); });
   if (!file) return file.error();
   HighWaterFile out(std::move(*file));
   if (out.found() == Found::mark) out.mark_ = *decode_mark(out.file_.body());

@@ -12,7 +12,7 @@
 namespace c10dd::bench {
 namespace {
 
-constexpr int kSkip = 77;
+constexpr int kPeerSkipped = 77;
 
 // Without a single quote: it is an argument of the shell.
 constexpr const char* kTorch = R"(
@@ -90,7 +90,7 @@ std::string run(const std::string& name, const std::string& command,
     }
   }
   const int status = ::pclose(output);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kSkip) return name + ": " + last;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kPeerSkipped) return name + ": " + last;
   if (status != 0) throw std::runtime_error(name + ": " + last);
   return "";
 }

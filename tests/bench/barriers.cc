@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned kMembers = 1000;
+constexpr unsigned kBarrierMembers = 1000;
 
 class Barriers {
  public:
@@ -86,7 +86,7 @@ void compare_with_torch(const Options& options, unsigned members, ScenarioResult
 
 ScenarioResult run_barriers(const Options& options) {
   const std::string engine = options.engine.empty() ? "rocksdb:DIR" : options.engine;
-  const unsigned members = options.members.value_or(kMembers);
+  const unsigned members = options.members.value_or(kBarrierMembers);
   const unsigned connections = std::min(options.connections.value_or(1), members);
   std::unique_ptr<DaemonServer> daemon;
   if (!options.daemon) daemon = std::make_unique<DaemonServer>(engine, "fsync");

@@ -25,12 +25,12 @@ using Clock = std::chrono::steady_clock;
 using tcpstore::Message;
 using tcpstore::Query;
 
-constexpr unsigned kMembers = 64;
+constexpr unsigned kInitMembers = 64;
 
 /// What one rank says.
-class Rank {
+class GlooRank {
  public:
-  Rank(tcpstore::Dialect dialect, unsigned rank, unsigned ranks, const std::string& group)
+  GlooRank(tcpstore::Dialect dialect, unsigned rank, unsigned ranks, const std::string& group)
       : dialect_(dialect),
         old_(dialect != tcpstore::Dialect::v),
         rank_(rank),
@@ -121,15 +121,15 @@ class Rank {
 };
 
 struct Process {
-  Process(const Address& server, const std::string& source, Rank its)
+  Process(const Address& server, const std::string& source, GlooRank its)
       : line(server, source), rank(std::move(its)) {}
 
   Line line;
-  Rank rank;
+  GlooRank rank;
 };
 
 /// An address of this machine, so that no pair of ports is soon used twice.
-std::string source_of(unsigned launch, unsigned rank) {
+std::string init_source(unsigned launch, unsigned rank) {
   return "127.2." + std::to_string(launch % 250) + "." + std::to_string(1 + rank % 200);
 }
 
@@ -155,8 +155,8 @@ std::chrono::nanoseconds launch(const TcpstoreServer& server, unsigned ranks, un
   const std::string group = "default_pg" + std::to_string(number);
   const Clock::time_point start = Clock::now();
   for (unsigned rank = 0; rank < ranks; ++rank) {
-    processes.push_back(std::make_unique<Process>(server.address, source_of(number, rank),
-                                                  Rank(server.dialect, rank, ranks, group)));
+    processes.push_back(std::make_unique<Process>(server.address, init_source(number, rank),
+                                                  GlooRank(server.dialect, rank, ranks, group)));
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.ptr = processes.back().get();
@@ -186,7 +186,7 @@ std::chrono::nanoseconds launch(const TcpstoreServer& server, unsigned ranks, un
 }  // namespace
 
 ScenarioResult run_gloo_init(const Options& options) {
-  const unsigned members = options.members.value_or(kMembers);
+  const unsigned members = options.members.value_or(kInitMembers);
   check_file_limit("gloo-init", members);
   std::unique_ptr<TcpstoreServers> started;
   {

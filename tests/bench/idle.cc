@@ -14,12 +14,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned kConnections = 10'000;
+constexpr unsigned kIdleConnections = 10'000;
 }  // namespace
 
 ScenarioResult run_idle(const Options& options) {
   const std::string engine = options.engine.empty() ? "rocksdb:DIR" : options.engine;
-  const unsigned connections = options.connections.value_or(kConnections);
+  const unsigned connections = options.connections.value_or(kIdleConnections);
   if (options.daemon) {
     throw std::runtime_error(
         "idle reads the memory of the daemon that it has started: leave "

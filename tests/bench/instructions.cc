@@ -24,9 +24,9 @@ namespace c10dd::bench {
 namespace {
 
 constexpr unsigned kRequests = 2'400;
-constexpr unsigned kBarriers = 60;  // barriers of kMembers
-constexpr unsigned kJoins = 12;     // rounds of joins, and of notices
-constexpr unsigned kMembers = 64;
+constexpr unsigned kCountedBarriers = 60;  // barriers of kGroupMembers
+constexpr unsigned kJoins = 12;            // rounds of joins, and of notices
+constexpr unsigned kGroupMembers = 64;
 constexpr std::size_t kFunctionsShown = 20;
 constexpr std::size_t kNameShown = 96;
 constexpr double kTolerance = 1.03;
@@ -90,18 +90,18 @@ class Heartbeats final : public Conversation {
   }
 };
 
-/// kMembers sessions that join one group together, and follow it.
+/// kGroupMembers sessions that join one group together, and follow it.
 class Members {
  public:
   explicit Members(const Address& server)
-      : members_(server, kMembers, kMembers), teller_(server, 1, 1) {
-    join_ = join_of("instructions", kMembers);
+      : members_(server, kGroupMembers, kGroupMembers), teller_(server, 1, 1) {
+    join_ = join_of("instructions", kGroupMembers);
     join_.policy.ttl = limits::kMemberTtlMax;  // a heartbeat would be counted, too
   }
 
   /// Has all members join the next generation.
   void join() {
-    members_.send(members_.encode(0, kMembers, [&](unsigned) { return join_; }));
+    members_.send(members_.encode(0, kGroupMembers, [&](unsigned) { return join_; }));
     members_.receive_each([&](unsigned, const ReplyBody& reply) {
       join_.round = std::get<Joined>(reply).round;
       status_ = std::get<Joined>(reply).status;
@@ -111,7 +111,7 @@ class Members {
   /// Has all members watch the group, and tells the daemon to notify them.
   void notify() {
     const WatchGroup watch{join_.group, status_, kPatience};
-    members_.send(members_.encode(0, kMembers, [&](unsigned) { return watch; }));
+    members_.send(members_.encode(0, kGroupMembers, [&](unsigned) { return watch; }));
     members_.settle();
     Notify notice;
     notice.group = join_.group;
@@ -144,7 +144,7 @@ std::vector<Case> loads(const Address& server, Converse converse, const Options&
   return cases;
 }
 
-/// Cases of one session that asks for one thing at a time, and of kMembers sessions together.
+/// Cases of one session that asks for one thing at a time, and of kGroupMembers sessions together.
 std::vector<Case> calls(const Address& server) {
   const auto one = std::make_shared<Crowd>(server, 1, 1);
   const auto asks = [&](const std::string& name, const Request& request) {
@@ -157,29 +157,31 @@ std::vector<Case> calls(const Address& server) {
                              asks("wait, key exists", Wait{{"there"}, std::chrono::seconds(1)})};
   const auto beats = std::make_shared<Batches>(server, std::make_unique<Heartbeats>(), 1);
   cases.push_back({"heartbeat", kRequests, [beats](unsigned count) { beats->run(count); }});
-  const auto all = std::make_shared<Crowd>(server, kMembers, kMembers);
+  const auto all = std::make_shared<Crowd>(server, kGroupMembers, kGroupMembers);
   const auto sequence = std::make_shared<std::uint64_t>(0);
-  cases.push_back({"barrier of 64, each member", kBarriers * kMembers, [=](unsigned count) {
-                     for (unsigned met = 0; met < count; met += kMembers) {
-                       Barrier barrier;
-                       barrier.name = "meet";
-                       barrier.sequence = (*sequence)++;
-                       barrier.world_size = kMembers;
-                       barrier.timeout = kPatience;
-                       all->ask([&](unsigned rank) {
-                         barrier.rank = rank;
-                         return barrier;
-                       });
-                     }
-                   }});
+  cases.push_back(
+      {"barrier of 64, each member", kCountedBarriers * kGroupMembers, [=](unsigned count) {
+         for (unsigned met = 0; met < count; met += kGroupMembers) {
+           Barrier barrier;
+           barrier.name = "meet";
+           barrier.sequence = (*sequence)++;
+           barrier.world_size = kGroupMembers;
+           barrier.timeout = kPatience;
+           all->ask([&](unsigned rank) {
+             barrier.rank = rank;
+             return barrier;
+           });
+         }
+       }});
   const auto members = std::make_shared<Members>(server);
   const auto rounds = [members](void (Members::*round)()) {
     return [members, round](unsigned count) {
-      for (unsigned n = 0; n < count; n += kMembers) ((*members).*round)();
+      for (unsigned n = 0; n < count; n += kGroupMembers) ((*members).*round)();
     };
   };
-  cases.push_back({"join of 64, each member", kJoins * kMembers, rounds(&Members::join)});
-  cases.push_back({"notice to 64 followers, each", kJoins * kMembers, rounds(&Members::notify)});
+  cases.push_back({"join of 64, each member", kJoins * kGroupMembers, rounds(&Members::join)});
+  cases.push_back(
+      {"notice to 64 followers, each", kJoins * kGroupMembers, rounds(&Members::notify)});
   return cases;
 }
 

@@ -15,18 +15,12 @@ namespace {
 
 using Clock = Crowd::Clock;
 
-constexpr unsigned kMembers = 16'384;
+constexpr unsigned kJoinMembers = 16'384;
 constexpr unsigned kBarriers = 5;                  // of a kind in a round
 constexpr std::chrono::milliseconds kIdle{1'500};  // three heartbeats of each
 
-Sample sample_of_one(Clock::duration took) {
-  Histogram one;
-  one.add(took.count());
-  return sample_of(one, std::chrono::duration<double>(took).count());
-}
-
 /// A value of some barriers.
-struct Barriers {
+struct TimedBarriers {
   Histogram took;
   Clock::duration total{0};
 
@@ -56,9 +50,9 @@ void measure(const std::string& engine, unsigned connections, unsigned members, 
   group.crowd().rest(kIdle);
   found.memory.rounds.push_back(
       (static_cast<double>(memory_of(daemon.process())) - static_cast<double>(before)) / members);
-  Barriers whole;
-  Barriers last;
-  Barriers late;
+  TimedBarriers whole;
+  TimedBarriers last;
+  TimedBarriers late;
   for (unsigned i = 0; i < kBarriers; ++i) {
     const GroupCrowd::Met met = group.meet(false);
     whole.add(met.whole);
@@ -75,7 +69,7 @@ void measure(const std::string& engine, unsigned connections, unsigned members, 
 
 ScenarioResult run_join(const Options& options) {
   const std::string engine = options.engine.empty() ? "rocksdb:DIR" : options.engine;
-  const unsigned members = options.members.value_or(kMembers);
+  const unsigned members = options.members.value_or(kJoinMembers);
   const unsigned connections = std::min(options.connections.value_or(members), members);
   if (options.daemon) {
     throw std::runtime_error(

@@ -9,6 +9,8 @@
 
 namespace c10dd::bench {
 
+inline constexpr double kWarmUpShare = 0.2;  // of a round, in addition to it
+
 struct LoadOptions {
   unsigned connections = 1;
   unsigned depth = 1;

@@ -10,8 +10,6 @@ namespace {
 
 // etcd is also measured with its clients as streams over so few connections: that suits it best.
 constexpr unsigned kEtcdConnections = 4;
-constexpr double kWarmUpShare = 0.2;  // of a round, in addition to it
-
 using Converse = std::unique_ptr<Conversation> (*)(const Workload&, unsigned);
 
 /// The servers of one scenario, started as needed, and how to speak to them.

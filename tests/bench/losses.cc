@@ -20,7 +20,7 @@ namespace {
 
 using Clock = Crowd::Clock;
 
-constexpr unsigned kMembers = 1'000;
+constexpr unsigned kLossMembers = 1'000;
 constexpr std::chrono::milliseconds kRestMax{500};
 
 /// Between the heartbeats it may happen at any time.
@@ -67,7 +67,7 @@ void measure(const Loss& loss, GroupCrowd& group, const Address& daemon, unsigne
 
 ScenarioResult run(const Loss& loss, const Options& options) {
   const std::string engine = options.engine.empty() ? "rocksdb:DIR" : options.engine;
-  const unsigned size = options.members.value_or(kMembers);
+  const unsigned size = options.members.value_or(kLossMembers);
   const unsigned connections = std::min(options.connections.value_or(size - 1), size - 1);
   const unsigned times = options.times.value_or(loss.times);
   check_file_limit(loss.name, connections);

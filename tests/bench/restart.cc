@@ -15,19 +15,13 @@ namespace {
 
 using Clock = Crowd::Clock;
 
-constexpr unsigned kMembers = 10'000;
-
-Sample sample_of_one(Clock::duration took) {
-  Histogram one;
-  one.add(took.count());
-  return sample_of(one, std::chrono::duration<double>(took).count());
-}
+constexpr unsigned kRestartMembers = 10'000;
 
 }  // namespace
 
 ScenarioResult run_restart(const Options& options) {
   const std::string engine = options.engine.empty() ? "rocksdb:DIR" : options.engine;
-  const unsigned members = options.members.value_or(kMembers);
+  const unsigned members = options.members.value_or(kRestartMembers);
   const unsigned connections = std::min(options.connections.value_or(members), members);
   if (options.daemon || engine.starts_with("memory:")) {
     throw std::runtime_error(

@@ -152,6 +152,12 @@ Sample sample_of(const Histogram& latency, double seconds, double cpu_seconds) {
           us(0.999),       latency.max() / 1000,      latency.count(), seconds};
 }
 
+Sample sample_of_one(std::chrono::nanoseconds took) {
+  Histogram one;
+  one.add(took.count());
+  return sample_of(one, std::chrono::duration<double>(took).count());
+}
+
 Sample Series::median() const {
   const auto of = [&](auto Sample::*value) {
     std::vector<double> values;

@@ -2,6 +2,7 @@
 // What a scenario found, and how it is shown: a table for people, JSON for programs.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <iosfwd>
 #include <string>
@@ -23,6 +24,8 @@ struct Sample {
   double seconds = 0;
 };
 Sample sample_of(const Histogram& latency, double seconds, double cpu_seconds = 0);
+/// The round of one thing that took so long.
+Sample sample_of_one(std::chrono::nanoseconds took);
 
 /// The same measurement, round after round.
 struct Series {

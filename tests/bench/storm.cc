@@ -31,7 +31,7 @@ struct Storm {
 };
 
 /// An address of this machine, so that no pair of ports is used twice.
-std::string source_of(unsigned round, unsigned connection) {
+std::string storm_source(unsigned round, unsigned connection) {
   return "127.1." + std::to_string(round % 250) + "." + std::to_string(1 + connection % 200);
 }
 
@@ -74,7 +74,7 @@ Storm blow(const Address& server, pid_t process, unsigned connections, unsigned 
   std::int64_t last = 0;
   try {
     for (unsigned i = 0; i < connections; ++i) {
-      lines.emplace_back(server, source_of(round, i), left()).send(first);
+      lines.emplace_back(server, storm_source(round, i), left()).send(first);
     }
     for (Line& line : lines) {
       line.set_patience(left());

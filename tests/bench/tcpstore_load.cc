@@ -18,8 +18,6 @@
 namespace c10dd::bench {
 namespace {
 
-constexpr double kWarmUpShare = 0.2;  // of a round, in addition to it
-
 /// The servers, started on their cores.
 class Stores {
  public:

@@ -15,7 +15,7 @@ constexpr unsigned kRanksMax = 1'000;  // a thread and a connection each
 constexpr int kSkip = 77;
 
 // Prints the nanoseconds of each barrier. Without a single quote: it is an argument of the shell.
-constexpr const char* kScript = R"(
+constexpr const char* kBarrierScript = R"(
 import sys, threading, time
 try:
     from torch.distributed import TCPStore
@@ -62,7 +62,7 @@ TorchBarriers meet_in_torch(unsigned ranks, double seconds) {
     found.skipped = "torch with more than " + std::to_string(kRanksMax) + " ranks";
     return found;
   }
-  const std::string command = std::string("exec /usr/bin/python3 -c '") + kScript + "' " +
+  const std::string command = std::string("exec /usr/bin/python3 -c '") + kBarrierScript + "' " +
                               std::to_string(ranks) + " " + std::to_string(seconds) + " 2>&1";
   FILE* const output = ::popen(command.c_str(), "r");
   if (output == nullptr) throw std::runtime_error("torch: cannot start python3");

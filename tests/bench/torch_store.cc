@@ -10,7 +10,7 @@
 namespace c10dd::bench {
 namespace {
 
-constexpr const char* kScript = R"(
+constexpr const char* kStoreScript = R"(
 import signal, sys
 from torch.distributed import TCPStore
 store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False%s)
@@ -51,7 +51,7 @@ std::vector<TorchStoreKind> torch_stores() {
 }
 
 TorchStoreServer::TorchStoreServer(const TorchStoreKind& kind) {
-  std::string script = kScript;
+  std::string script = kStoreScript;
   script.replace(script.find("%s"), 2, kind.choice);
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) fail_with_errno("pipe");

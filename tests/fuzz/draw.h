@@ -152,7 +152,7 @@ class Draw {
 
   Request request() {
     Request request;
-    std::size_t choice = in_.below(std::variant_size_v<Request>);
+    std::size_t choice = in_.below(std::variant_size_v<detail::AnyRequest>);
     for_each_op([&]<class Op>(std::type_identity<Op>) {
       if (choice-- == 0) fill(request.emplace<Op>());
     });

@@ -7,6 +7,7 @@
 #include "client/core/core.h"
 #include "protocol/utf8.h"
 #include "tests/fuzz/draw.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -166,7 +167,7 @@ void World::check() {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(client_core) {
   Input in(data, size);
   World world(in);
   while (!in.empty()) world.step();

@@ -7,10 +7,11 @@
 #include "protocol/limits.h"
 #include "store/redis/commands.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
-void check(std::string_view text) {
+void check_url(std::string_view text) {
   const auto url = c10dd::client::parse_url(text);
   if (!url) {
     C10DD_ASSERT(!url.error().detail.empty());
@@ -25,7 +26,7 @@ void check(std::string_view text) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(client_url) {
   std::string_view rest = c10dd::fuzz::Input(data, size).rest();
   const auto line = [&rest] {
     const std::string_view text = rest.substr(0, rest.find('\n'));
@@ -33,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return text;
   };
   const std::string_view text = line();
-  check(text);
+  check_url(text);
   if (const auto redis = c10dd::store::parse_redis_address(text)) {
     C10DD_ASSERT(!redis->host.empty() && !redis->prefix.empty() && redis->port != 0);
   }
@@ -51,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return found == variables.end() ? nullptr : found->second.c_str();
   });
   if (!launch) return 0;
-  check(launch->url);
+  check_url(launch->url);
   C10DD_ASSERT(c10dd::client::parse_url(launch->url).has_value());
   C10DD_ASSERT(launch->options.rank >= -1 && launch->options.rank < c10dd::limits::kWorldSize);
   return 0;

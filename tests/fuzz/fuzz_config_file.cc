@@ -5,8 +5,9 @@
 #include "protocol/utf8.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/scratch_file.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(config_file) {
   namespace daemon = c10dd::daemon;
   static c10dd::fuzz::ScratchFile file;
   const std::string_view bytes = c10dd::fuzz::Input(data, size).rest();

@@ -7,6 +7,7 @@
 
 #include "daemon/core/directory.h"
 #include "tests/fuzz/draw.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -16,7 +17,7 @@ using c10dd::fuzz::Draw;
 using c10dd::fuzz::Input;
 using Rows = std::map<Bytes, Bytes>;
 
-void store(const c10dd::core::Effects& effects, c10dd::Revision before, Rows& rows) {
+void keep(const c10dd::core::Effects& effects, c10dd::Revision before, Rows& rows) {
   C10DD_ASSERT(effects.revision == before + (effects.rows.empty() ? 0 : 1));
   for (const c10dd::Row& row : effects.rows) {
     if (row.kind == c10dd::Row::Kind::put) {
@@ -61,7 +62,7 @@ void lease(Directory& directory, Input& in, c10dd::TimePoint now, Rows& rows) {
   if (known == nullptr && directory.endpoints().has_port(endpoint->port)) return;
   c10dd::core::Effects effects;
   const auto leased = directory.lease_endpoint(*endpoint, now, effects);
-  store(effects, before, rows);
+  keep(effects, before, rows);
   C10DD_ASSERT(!leased || *directory.endpoints().find({job, request.name}) == *endpoint);
 }
 
@@ -78,7 +79,7 @@ void step(Directory& directory, Input& in, c10dd::TimePoint& now, Rows& rows) {
       c10dd::core::Effects effects;
       const bool known = directory.find(job, run).has_value();
       const auto opened = directory.open(job, run, effects);
-      store(effects, before, rows);
+      keep(effects, before, rows);
       C10DD_ASSERT(opened.has_value() == directory.find(job, run).has_value());
       C10DD_ASSERT(!known || effects.rows.empty());
       return;
@@ -96,7 +97,7 @@ void step(Directory& directory, Input& in, c10dd::TimePoint& now, Rows& rows) {
       draw.fill(run);
       c10dd::core::Effects effects;
       directory.release_endpoint({job, run}, now, effects);
-      return store(effects, before, rows);
+      return keep(effects, before, rows);
     }
     case 5:
       draw.fill(job);
@@ -108,7 +109,7 @@ void step(Directory& directory, Input& in, c10dd::TimePoint& now, Rows& rows) {
       for (const auto& endpoint : directory.expire_endpoints(now, false, effects)) {
         C10DD_ASSERT(!directory.endpoints().has_port(endpoint.port));
       }
-      store(effects, before, rows);
+      keep(effects, before, rows);
       const auto next = directory.endpoints().next_deadline();
       C10DD_ASSERT(next.value_or(c10dd::TimePoint::max()) > now);
       return;
@@ -116,7 +117,7 @@ void step(Directory& directory, Input& in, c10dd::TimePoint& now, Rows& rows) {
     default: {
       now += std::chrono::seconds(in.byte());
       const Directory::Retired retired = directory.tick(now);
-      store(retired.effects, before, rows);
+      keep(retired.effects, before, rows);
       for (const Directory::NamedRun& entry : retired.entries) {
         C10DD_ASSERT(!directory.endpoints().names_run(entry.job, entry.run));
       }
@@ -127,7 +128,7 @@ void step(Directory& directory, Input& in, c10dd::TimePoint& now, Rows& rows) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(directory_rows) {
   Input in(data, size);
   Rows rows;
   for (std::size_t n = in.below(16); n > 0; --n) rows[Bytes(in.text())] = in.text();
@@ -138,7 +139,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!restore(directory, rows)) return 0;
   c10dd::TimePoint now;
   const c10dd::Revision before = directory.revision();
-  store(directory.resume(in.byte(), in.byte() == 1, now), before, rows);
+  keep(directory.resume(in.byte(), in.byte() == 1, now), before, rows);
   while (!in.empty()) step(directory, in, now, rows);
   Directory again(directory.revision(), limits);
   C10DD_ASSERT(restore(again, rows));

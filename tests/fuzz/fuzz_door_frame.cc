@@ -8,6 +8,7 @@
 #include "protocol/door_frame.h"
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -43,7 +44,7 @@ void take_reply(std::string_view in) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(door_frame) {
   std::string_view in(reinterpret_cast<const char*>(data), size);
   take_reply(in);
   if (in.starts_with(native::kMagic)) in.remove_prefix(native::kMagic.size());

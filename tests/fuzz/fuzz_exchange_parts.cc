@@ -3,8 +3,9 @@
 #include "client/internal/barrier_calls.h"
 #include "protocol/fields.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(exchange_parts) {
   const std::string_view bytes = c10dd::fuzz::Input(data, size).rest();
   const auto parts = c10dd::client::decode_parts(bytes);
   if (!parts) return 0;

@@ -6,6 +6,7 @@
 #include "client/stores/file_format.h"
 #include "protocol/fields.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -40,7 +41,7 @@ void read(std::string_view file) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(file_format) {
   const std::string_view bytes = c10dd::fuzz::Input(data, size).rest();
   read(bytes);
   // The same bytes as bodies of records, each after two bytes of length.

@@ -6,6 +6,7 @@
 #include "protocol/fields.h"
 #include "store/rocks/high_water.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -26,7 +27,7 @@ void check(std::string_view bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(high_water) {
   c10dd::fuzz::Input in(data, size);
   check(in.rest());
   Bytes slot(reinterpret_cast<const char*>(data), std::min(size, store::kHighWaterSlotBytes));

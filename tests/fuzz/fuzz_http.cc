@@ -7,6 +7,7 @@
 #include "daemon/http/routes.h"
 #include "protocol/limits.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -73,7 +74,7 @@ Conversation converse(std::string_view stream, std::size_t piece) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(http) {
   c10dd::fuzz::Input in(data, size);
   const std::size_t piece = 1 + in.byte();
   const std::string_view stream = in.rest();

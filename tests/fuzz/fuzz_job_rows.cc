@@ -3,14 +3,15 @@
 // of groups changed. The job refuses them, or works on and stores what it can load again.
 #include "protocol/fields.h"
 #include "tests/fuzz/job_world.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
 using c10dd::Bytes;
 using c10dd::fuzz::Input;
-using Rows = c10dd::fuzz::JobWorld::Rows;
+using StoredRows = c10dd::fuzz::JobWorld::Rows;
 
-Rows::iterator any_row(Rows& rows, Input& in) {
+StoredRows::iterator any_row(StoredRows& rows, Input& in) {
   return std::next(rows.begin(), static_cast<std::ptrdiff_t>(in.below(rows.size())));
 }
 
@@ -30,8 +31,8 @@ Bytes with_other_field(const Bytes& value, Input& in) {
 }
 
 /// Nothing where there is no group.
-void damage_group(Rows& rows, Input& in) {
-  std::vector<Rows::iterator> of_groups;
+void damage_group(StoredRows& rows, Input& in) {
+  std::vector<StoredRows::iterator> of_groups;
   for (auto row = rows.begin(); row != rows.end(); ++row) {
     const bool owned = c10dd::core::Groups::owns({c10dd::Row::Kind::put, row->first, {}});
     if (owned) of_groups.push_back(row);
@@ -43,7 +44,7 @@ void damage_group(Rows& rows, Input& in) {
   if (key[0] == 'l') value = with_other_field<c10dd::core::MemberList>(value, in);
 }
 
-void damage(Rows& rows, Input& in) {
+void damage(StoredRows& rows, Input& in) {
   const std::size_t choice = in.below(7);
   if (choice == 6) return damage_group(rows, in);
   if (rows.empty() || choice == 0) {
@@ -69,11 +70,11 @@ void damage(Rows& rows, Input& in) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(job_rows) {
   Input in(data, size);
   c10dd::fuzz::JobWorld world(in);
   for (std::size_t n = in.byte(); n > 0; --n) world.step();
-  Rows rows = world.rows();
+  StoredRows rows = world.rows();
   for (std::size_t n = in.below(16); n > 0; --n) damage(rows, in);
   if (!world.replace(std::move(rows))) return 0;
   while (!in.empty()) world.step();

@@ -8,6 +8,7 @@
 #include "protocol/fields.h"
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -54,7 +55,7 @@ void take_replies(std::string_view in) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(native_wire) {
   std::string_view in(reinterpret_cast<const char*>(data), size);
   if (in.starts_with(c10dd::native::kMagic)) in.remove_prefix(c10dd::native::kMagic.size());
   take_requests(in);

@@ -8,6 +8,7 @@
 #include "daemon/config/options.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/scratch_file.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -34,7 +35,7 @@ Run run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(options) {
   static c10dd::fuzz::ScratchFile file;
   std::string_view rest = c10dd::fuzz::Input(data, size).rest();
   std::vector<std::string> arguments;

@@ -14,6 +14,7 @@
 #include "store/engine.h"
 #include "store/job_head.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -89,7 +90,7 @@ void use(store::Engine& engine) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(redis_replies) {
   static Server& server = *new Server;  // its thread never ends
   c10dd::Bytes words(c10dd::fuzz::Input(data, size).rest());
   // The corpus outlives the format: without the present one, nothing behind the greeting is read.

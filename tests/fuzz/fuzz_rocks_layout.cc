@@ -3,8 +3,9 @@
 // of that job, and a head moves only forward whatever batches come.
 #include "store/rocks/layout.h"
 #include "tests/fuzz/draw.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(rocks_layout) {
   namespace store = c10dd::store;
   c10dd::fuzz::Input in(data, size);
   c10dd::fuzz::Draw draw(in);

@@ -3,8 +3,9 @@
 // same again, and is still found in a longer log.
 #include "store/rocks/log.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(rocks_log) {
   c10dd::fuzz::Input in(data, size);
   const std::uint64_t missing = in.byte();
   const std::uint64_t window = in.byte();

@@ -3,6 +3,7 @@
 // same bytes as one at once, and holds nothing when all replies have come.
 #include "protocol/tcpstore_talk.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
 #include "tests/unit/protocol/tcpstore_model.h"
 
 namespace {
@@ -35,7 +36,7 @@ Bytes replies_to(std::string_view stream, tcpstore::LegacyClients legacy, std::s
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(tcpstore_talk) {
   c10dd::fuzz::Input input(data, size);
   const auto legacy = static_cast<tcpstore::LegacyClients>(input.below(3));
   const std::size_t step = 1 + input.below(16);

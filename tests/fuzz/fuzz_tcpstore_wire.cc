@@ -3,6 +3,7 @@
 // as the whole, a message encodes to the bytes that it had, and replies do no harm.
 #include "protocol/tcpstore_wire.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -38,7 +39,7 @@ Bytes messages_of(std::string_view stream, tcpstore::LegacyClients legacy, std::
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(tcpstore_wire) {
   c10dd::fuzz::Input input(data, size);
   const auto legacy = static_cast<tcpstore::LegacyClients>(input.below(3));
   const std::size_t step = 1 + input.below(16);

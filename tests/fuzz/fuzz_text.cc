@@ -3,8 +3,9 @@
 // limit, and does not change text that is printable.
 #include "protocol/utf8.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+C10DD_FUZZ(text) {
   c10dd::fuzz::Input in(data, size);
   const std::size_t most = in.byte();
   const std::string_view text = in.rest();

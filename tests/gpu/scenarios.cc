@@ -24,12 +24,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using testing::each_type;
-using testing::factor_of;
-using testing::Inputs;
-using testing::inputs_of;
-using testing::number;
-using testing::reduction_of;
+using test::each_type;
+using test::factor_of;
+using test::Inputs;
+using test::inputs_of;
+using test::reduction_of;
+using test::number;
 
 constexpr CallOptions kAsync{.async = true};
 

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "tests/integration/reserved_port.h"
+#include "tests/paths.h"
 
 namespace c10dd::test {
 
@@ -82,10 +82,7 @@ class DaemonProcess {
   pid_t pid() const { return pid_; }
 
  private:
-  static std::string binary() {
-    const char* folder = std::getenv("C10DD_BIN");
-    return std::string(folder != nullptr ? folder : C10DD_DEFAULT_BIN) + "/c10dd";
-  }
+  static std::string binary() { return test::bin_folder() + "/c10dd"; }
 
   std::string engine_;
   std::string log_;

@@ -169,13 +169,13 @@ TEST(LauncherWarden, KillsTheGroupsWhenTheLauncherIsGone) {
     Child worker = spawn("/bin/sh", {"sh", "-c", "sleep 600 & echo $!; wait"}, {"PATH=/bin"});
     warden.watch(worker.pid);
     char text[32] = {};
-    while (read(worker.out.get(), text, sizeof text) <= 0) {
+    while (::read(worker.out.get(), text, sizeof text) <= 0) {
     }
-    if (write(ends[1], text, sizeof text) < 0) _exit(1);
+    if (::write(ends[1], text, sizeof text) < 0) _exit(1);
     raise(SIGKILL);
   }
   char text[32] = {};
-  ASSERT_GT(read(ends[0], text, sizeof text), 0);
+  ASSERT_GT(::read(ends[0], text, sizeof text), 0);
   const pid_t grandchild = std::stoi(text);
   waitpid(launcher, nullptr, 0);
   EXPECT_TRUE(holds_within(5s, [&] { return !is_alive(grandchild); }));

@@ -292,7 +292,7 @@ TEST_F(MembershipTest, TwoHeldBackOf512AreNamedToAllAndInTheLog) {
   }
   std::ifstream file(log());
   const std::string logged{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_NE(logged.find("event=barrier_timed_out job=job detail=" + c10dd::quoted(first)),
+  EXPECT_NE(logged.find("event=barrier_timed_out job=job detail=" + quoted_text(first)),
             std::string::npos);
 }
 

@@ -19,7 +19,7 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::run_ranks;
+using test::run_ranks;
 using Clock = std::chrono::steady_clock;
 
 /// What a rank calls, until something throws.

@@ -24,11 +24,6 @@ std::size_t place_in(const std::vector<Rank>& ranks, Rank rank) {
   return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
-bool names(const std::vector<RankRange>& ranges, Rank rank) {
-  return std::ranges::any_of(
-      ranges, [&](const RankRange& range) { return range.first <= rank && rank <= range.last; });
-}
-
 }  // namespace
 
 CrewMember::CrewMember(const Swarm& swarm, std::uint64_t seed)

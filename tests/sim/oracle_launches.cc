@@ -39,8 +39,6 @@ bool was_here(const SessionFacts& facts, TimePoint from, TimePoint to) {
          });
 }
 
-Duration shortest(Duration asked) { return asked * 1'000 / 1'060; }  // a clock may run fast
-
 /// A clock may run slow, and a loop checks its deadlines a little late.
 Duration longest(Duration asked) { return asked * 1'060 / 1'000 + std::chrono::milliseconds(250); }
 

@@ -7,10 +7,6 @@
 namespace c10dd::sim {
 namespace {
 
-constexpr std::int64_t kFastest = 1'060;  // per mille: how fast a drifting clock may run
-
-Duration shortest(Duration asked) { return asked * 1'000 / kFastest; }
-
 /// What the newest row of a key says about its end.
 struct Alive {
   core::KeyRow row;

@@ -13,17 +13,11 @@ namespace {
 
 using State = core::GroupMember::State;
 
-constexpr std::int64_t kFastest = 1'060;  // per mille: how fast a drifting clock may run
 // The delay until a turn comes, and the steps of job time, which are at most a quarter of a second.
 constexpr Duration kSlack = std::chrono::seconds(1);
 
 std::string text_of(Duration d) { return std::to_string(d.count() / 1'000'000) + " ms"; }
 std::string text_of(const std::optional<Duration>& d) { return d ? text_of(*d) : "never"; }
-
-bool names(const std::vector<RankRange>& ranges, Rank rank) {
-  return std::ranges::any_of(
-      ranges, [&](const RankRange& range) { return range.first <= rank && rank <= range.last; });
-}
 
 std::string text_of(const Loss& loss) {
   return loss.job + ": a member was given up (" + loss.ending + ") at " +

@@ -13,6 +13,10 @@ namespace c10dd::sim {
 
 using Judgement = std::optional<Violation>;
 
+inline constexpr std::int64_t kFastest = 1'060;  // per mille: how fast a drifting clock may run
+/// Returns how soon a time can have passed by the clock that runs fastest.
+constexpr Duration shortest(Duration asked) { return asked * 1'000 / kFastest; }
+
 /// The first of what a judge of histories has found, with its evidence.
 Judgement violation_of(const char* oracle, const std::string& job,
                        const history::Findings& findings);

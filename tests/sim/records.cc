@@ -55,4 +55,9 @@ const std::vector<Step>& Records::log(const std::string& job) const {
   return log(it == jobs.end() ? JobNumber{0} : it->second);
 }
 
+bool names(const std::vector<RankRange>& ranges, Rank rank) {
+  return std::ranges::any_of(
+      ranges, [&](const RankRange& range) { return range.first <= rank && rank <= range.last; });
+}
+
 }  // namespace c10dd::sim

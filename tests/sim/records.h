@@ -129,4 +129,7 @@ class Records {
   std::map<JobNumber, std::vector<Step>> logs_;
 };
 
+/// Returns whether the ranges have the rank.
+bool names(const std::vector<RankRange>& ranges, Rank rank);
+
 }  // namespace c10dd::sim

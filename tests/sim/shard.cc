@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "daemon/core/commit_gate.h"
 #include "protocol/fields.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/doors.h"

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Duration kPatience = seconds(15);
+constexpr Duration kLossPatience = seconds(15);
 constexpr Duration kStaysStopped = seconds(5);
 
 }  // namespace
@@ -22,7 +22,7 @@ void Simulation::expect_all(const char* what, const std::function<bool(const Dae
   const auto holds_for_all = [&] {
     return std::ranges::all_of(fleet_, [&](const auto& daemon) { return holds(*daemon); });
   };
-  if (run_until(kPatience, holds_for_all)) return;
+  if (run_until(kLossPatience, holds_for_all)) return;
   for (const auto& daemon : fleet_) {
     if (holds(*daemon)) continue;
     world_.violated("loss", "daemon " + std::to_string(daemon->number()) + what);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "daemon/core/job.h"
+
 namespace c10dd::sim {
 namespace {
 

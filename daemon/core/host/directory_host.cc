@@ -7,14 +7,11 @@
 #include "daemon/core/plain_runs.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::core {
-namespace {
-
-constexpr std::size_t kNameShown = 128;  // an error shows at most this many bytes of a name
-
-}  // namespace
+namespace {}  // namespace
 
 void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t generation) {
   directory_ = std::move(directory);
@@ -49,7 +46,7 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
     return failure(Code::not_found,
                    "run \"{}\" of job \"{}\" does not exist: it has ended, or was never there, and "
                    "only the daemon makes runs with such names; choose another name",
-                   printable(run, kNameShown), printable(job, kNameShown));
+                   printable(run, limits::kNameShown), printable(job, limits::kNameShown));
   }
   return directory_->open(job, run, effects);
 }
@@ -204,7 +201,7 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
   if (!directory_) return then(closed());
   const auto removal = std::make_shared<Removal>();
   removal->name = job;
-  removal->job = printable(job, kNameShown);
+  removal->job = printable(job, limits::kNameShown);
   removal->then = std::move(then);
   for (const Directory::NamedRun& entry : directory_->entries(job)) {
     removal->numbers.push_back(entry.number);

@@ -36,6 +36,7 @@
 #include "daemon/core/directory.h"
 #include "daemon/core/host/fleet_view.h"
 #include "daemon/core/host/job_host.h"
+#include "daemon/core/host/volatile_runs.h"
 
 namespace c10dd::core {
 

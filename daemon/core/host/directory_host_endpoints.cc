@@ -3,12 +3,11 @@
 #include "daemon/core/host/directory_host.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::core {
 namespace {
-
-constexpr std::size_t kNameShown = 128;  // an error shows at most this many bytes of a name
 
 using Batch = DirectoryHost::DirectoryBatch;
 
@@ -110,8 +109,8 @@ void DirectoryHost::release_endpoint(const Endpoints::Name& name,
   change({decide, [name, known, then = std::move(then)](const Written& written) {
             if (!*known) {
               return then(failure(Code::not_found, "unknown endpoint \"{}\" of job \"{}\"",
-                                  printable(name.second, kNameShown),
-                                  printable(name.first, kNameShown)));
+                                  printable(name.second, limits::kNameShown),
+                                  printable(name.first, limits::kNameShown)));
             }
             if (!written.durable()) return then(engine_lost("have been released"));
             then(Result<void>());

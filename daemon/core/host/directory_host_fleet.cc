@@ -2,14 +2,13 @@
 // Changes of a directory that several daemons share, and the owners of jobs.
 #include "daemon/core/host/directory_host.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::core {
 namespace {
 
 using Batch = DirectoryHost::DirectoryBatch;
-
-constexpr std::size_t kNameShown = 128;  // an error shows at most this many bytes of a name
 
 std::vector<JobNumber> numbers_of(const std::vector<Directory::NamedRun>& entries) {
   std::vector<JobNumber> numbers;
@@ -63,7 +62,8 @@ void DirectoryHost::serve(const NamedRun& run, std::function<void(Result<void>)>
   if (draining_) return then(unavailable("the daemon is shutting down"));
   if (directory_->find(run.job, run.run) != run.number) {
     return then(failure(Code::not_found, "run \"{}\" of job \"{}\" is gone",
-                        printable(run.run, kNameShown), printable(run.job, kNameShown)));
+                        printable(run.run, limits::kNameShown),
+                        printable(run.job, limits::kNameShown)));
   }
   directory_->mark_in_use(run.number);
   const JobLocation location = location_of(run.number);
@@ -220,7 +220,7 @@ void DirectoryHost::remove_shared(const std::string& job, const std::vector<JobN
               return then(failure(Code::not_owner,
                                   "job \"{}\" has runs that other daemons serve; end their "
                                   "processes first, and remove it there",
-                                  printable(job, kNameShown)));
+                                  printable(job, limits::kNameShown)));
             }
             if (!written.durable()) {
               return then(

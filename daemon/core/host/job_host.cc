@@ -5,15 +5,18 @@
 
 #include <algorithm>
 
+#include "daemon/core/commit_gate.h"
+#include "daemon/core/host/volatile_runs.h"
+#include "daemon/core/job.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::core {
 namespace {
 
 constexpr std::size_t kRowBytesKept = 64 * 1024;  // a larger buffer for rows is freed after its use
-constexpr std::size_t kNameShown = 128;   // an error shows at most this many bytes of a name
 constexpr std::size_t kRepliesKept = 64;  // a buffer for more replies is freed when it is not used
 
 /// Removes the rows. Keeps their memory for the next rows unless it is large.
@@ -54,10 +57,20 @@ struct EffectsCleaner {
 
 }  // namespace
 
+JobSlot::JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its)
+    : owner(of),
+      name(std::move(job_name)),
+      run(std::move(run_name)),
+      number(its),
+      is_volatile(VolatileRuns::owns(its)) {}
+
+JobSlot::~JobSlot() = default;
+
 std::string described(const JobSlot& slot) {
   const std::string run =
-      slot.run.empty() ? "" : format(" run \"{}\"", printable(slot.run, kNameShown));
-  return format("job \"{}\"{} (number {})", printable(slot.name, kNameShown), run, slot.number);
+      slot.run.empty() ? "" : format(" run \"{}\"", printable(slot.run, limits::kNameShown));
+  return format("job \"{}\"{} (number {})", printable(slot.name, limits::kNameShown), run,
+                slot.number);
 }
 
 JobHost::JobHost(HostLoop& loop, Shell& shell, DirectoryHost& directory, GrowthGate& growth,

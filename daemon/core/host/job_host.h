@@ -32,6 +32,7 @@
 #include "daemon/core/host/growth_gate.h"
 #include "daemon/core/host/job_slot.h"
 #include "daemon/core/host/job_time.h"
+#include "daemon/core/quotas.h"
 #include "store/commit_batch.h"
 #include "store/job_load.h"
 

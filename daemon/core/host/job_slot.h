@@ -13,16 +13,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "daemon/core/commit_gate.h"
 #include "daemon/core/host/host_loop.h"
 #include "daemon/core/host/reply_sink.h"
-#include "daemon/core/host/volatile_runs.h"
-#include "daemon/core/job.h"
+#include "daemon/core/job_details.h"
+#include "daemon/core/job_stats.h"
 #include "daemon/core/plain_runs.h"
 #include "store/job_load.h"
 
 namespace c10dd::core {
 
+class CommitGate;
+class Job;
 class JobHost;
 
 /// Counts what a job has used in one turn of its loop: the number of requests, and the bytes of
@@ -68,12 +69,8 @@ struct JobMove {
 
 /// A job that a host serves or is loading.
 struct JobSlot {
-  JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its)
-      : owner(of),
-        name(std::move(job_name)),
-        run(std::move(run_name)),
-        number(its),
-        is_volatile(VolatileRuns::owns(its)) {}
+  JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its);
+  ~JobSlot();
 
   // These members are constant: any thread may read them.
   JobHost& owner;

@@ -5,13 +5,13 @@
 #include <map>
 
 #include "protocol/format.h"
+#include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::core {
 namespace {
 
-constexpr std::size_t kNameShown = 128;
 constexpr std::size_t kAddressShown = 256;
 
 bool is_heard(const FleetView::Other& other, const FleetView& fleet) {
@@ -65,7 +65,7 @@ Whereabouts whereabouts(const std::vector<Directory::NamedRun>& runs,
       case Judgement::Kind::wait:
         out.undecided = failure(
             Code::unavailable, "job \"{}\" belongs to the daemon at {}, which {}; ask again soon",
-            printable(run.job, kNameShown), judgement.owner,
+            printable(run.job, limits::kNameShown), judgement.owner,
             found->second.row.facts.draining
                 ? "is shutting down"
                 : "was not heard for " + human(found->second.silent) + " of its lease of " +

@@ -12,7 +12,7 @@ using std::chrono::seconds;
 using Names = std::vector<std::string>;
 
 /// A client that begins at a:1, and knows b:1 and more.
-World beginning(const Names& addresses = {"a:1", "b:1"}) {
+World world_at(const Names& addresses = {"a:1", "b:1"}) {
   for (std::uint64_t seed = 0;; ++seed) {
     World w(seed, addresses);
     if (w.core.address() == addresses.front()) return w;
@@ -74,7 +74,7 @@ TEST(ClientFleet, BeginsAtARandomAddressFromItsSeed) {
 }
 
 TEST(ClientFleet, GoesOnAtOnceUntilEachWasTriedThenBacksOff) {
-  World w = beginning({"a:1", "b:1", "c:1"});
+  World w = world_at({"a:1", "b:1", "c:1"});
   Duration longest{0};
   for (int round = 0; round < 40; ++round) {
     longest = std::max(longest, fail(w));  // the wait before the first of a round
@@ -89,7 +89,7 @@ TEST(ClientFleet, GoesOnAtOnceUntilEachWasTriedThenBacksOff) {
 }
 
 TEST(ClientFleet, TriesItsAddressesInTurn) {
-  World w = beginning();
+  World w = world_at();
   fail(w);
   EXPECT_EQ(w.core.address(), "b:1");
   w.open();
@@ -103,14 +103,14 @@ TEST(ClientFleet, TriesItsAddressesInTurn) {
 TEST(ClientFleet, WaitsOneSecondForAConnection) {
   World one;
   EXPECT_EQ(one.core.connect_patience(), milliseconds(2500));
-  World w = beginning();
+  World w = world_at();
   EXPECT_EQ(w.core.connect_patience(), seconds(1));
   for (int i = 0; i < 4; ++i) fail(w, false);
   EXPECT_EQ(w.core.connect_patience(), milliseconds(2500)) << "it grows if all are slow";
 }
 
 TEST(ClientFleet, LeavesADaemonThatDoesNotGreetAfterOneSecond) {
-  World w = beginning();
+  World w = world_at();
   w.dial();
   EXPECT_EQ(until_lost(w), seconds(1));
   EXPECT_NE(w.core.absence(w.now).find("did not answer the hello within 1 s"), std::string::npos)
@@ -120,7 +120,7 @@ TEST(ClientFleet, LeavesADaemonThatDoesNotGreetAfterOneSecond) {
 }
 
 TEST(ClientFleet, SlowDaemonsGetMoreTimeInTheEnd) {
-  World w = beginning();
+  World w = world_at();
   Duration longest{0};
   for (int i = 0; i < 20; ++i) {
     w.dial();
@@ -131,7 +131,7 @@ TEST(ClientFleet, SlowDaemonsGetMoreTimeInTheEnd) {
 }
 
 TEST(ClientFleet, LeavesADaemonThatFallsSilentAfterOneSecond) {
-  World w = beginning();
+  World w = world_at();
   welcome(w);
   w.now += limits::kHeartbeatInterval;
   w.core.tick(w.now);
@@ -143,7 +143,7 @@ TEST(ClientFleet, LeavesADaemonThatFallsSilentAfterOneSecond) {
 }
 
 TEST(ClientFleet, ARequestDoesNotHideTheSilence) {
-  World w = beginning();
+  World w = world_at();
   welcome(w);
   w.core.call(Get{"a", seconds(60)}, kLimit, w.now);
   w.sent();
@@ -166,7 +166,7 @@ TEST(ClientFleet, TheFleetOfTheWelcomeMakesTheDifference) {
 }
 
 TEST(ClientFleet, AFalseAlarmIsNotRaisedAgainAndAgain) {
-  World w = beginning();
+  World w = world_at();
   welcome(w);
   std::vector<Duration> waits;
   for (int i = 0; i < 4; ++i) {
@@ -181,7 +181,7 @@ TEST(ClientFleet, AFalseAlarmIsNotRaisedAgainAndAgain) {
 }
 
 TEST(ClientFleet, SlowHeartbeatsDoNotLookLikeSilence) {
-  World w = beginning();
+  World w = world_at();
   w.dial();
   w.sent();
   Welcome body;
@@ -196,7 +196,7 @@ TEST(ClientFleet, SlowHeartbeatsDoNotLookLikeSilence) {
 }
 
 TEST(ClientFleet, FollowsARedirectAtOnce) {
-  World w = beginning();
+  World w = world_at();
   answer(w, Code::not_owner, {}, {"x:1"});
   EXPECT_EQ(w.core.address(), "x:1");
   EXPECT_EQ(wait_for_dial(w), Duration::zero());
@@ -210,7 +210,7 @@ TEST(ClientFleet, FollowsARedirectAtOnce) {
 }
 
 TEST(ClientFleet, FollowsRedirectsInACircleWithBackOff) {
-  World w = beginning();
+  World w = world_at();
   const auto follow = [&w] {
     answer(w, Code::not_owner, {}, {w.core.address() == "a:1" ? "b:1" : "a:1"});
     return *w.core.dial_at() - w.now;
@@ -224,7 +224,7 @@ TEST(ClientFleet, FollowsRedirectsInACircleWithBackOff) {
 }
 
 TEST(ClientFleet, SessionsThatAreSentAwayAtOnceDoNotSpin) {
-  World w = beginning();
+  World w = world_at();
   for (int i = 0; i < 60; ++i) {
     welcome(w);
     Failure moved = failure(Code::not_owner, "the job has moved");
@@ -235,7 +235,7 @@ TEST(ClientFleet, SessionsThatAreSentAwayAtOnceDoNotSpin) {
 }
 
 TEST(ClientFleet, ARedirectIsQuickAgainAfterAReply) {
-  World w = beginning();
+  World w = world_at();
   for (int i = 0; i < 6; ++i) answer(w, Code::not_owner, {}, {"x:1"});
   welcome(w);
   w.now += limits::kHeartbeatInterval;
@@ -249,7 +249,7 @@ TEST(ClientFleet, ARedirectIsQuickAgainAfterAReply) {
 }
 
 TEST(ClientFleet, NotOwnerWithoutAnAddressGoesToTheNextWithBackOff) {
-  World w = beginning();
+  World w = world_at();
   for (int i = 0; i < 30; ++i) {
     EXPECT_EQ(w.core.address(), i % 2 == 0 ? "a:1" : "b:1");
     answer(w, Code::not_owner);
@@ -262,7 +262,7 @@ TEST(ClientFleet, NotOwnerWithoutAnAddressGoesToTheNextWithBackOff) {
 }
 
 TEST(ClientFleet, StaysWhereItIsToldWhenToComeBack) {
-  World w = beginning();
+  World w = world_at();
   answer(w, Code::unavailable, milliseconds(200));
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(w.core.address(), "a:1");
@@ -283,7 +283,7 @@ TEST(ClientFleet, StaysWhereItIsToldWhenToComeBack) {
 }
 
 TEST(ClientFleet, LeavesADaemonThatCannotServeForThoseThatItNames) {
-  World w = beginning();
+  World w = world_at();
   answer(w, Code::unavailable, milliseconds(100), {"c:1", "b:1"});
   EXPECT_EQ(w.core.address(), "c:1");
   const Duration waited = wait_for_dial(w);
@@ -296,7 +296,7 @@ TEST(ClientFleet, LeavesADaemonThatCannotServeForThoseThatItNames) {
 }
 
 TEST(ClientFleet, DoesNotWaitLongWhileDaemonsNameADeadOwner) {
-  World w = beginning();
+  World w = world_at();
   Duration longest{0};
   for (int i = 0; i < 40; ++i) {
     longest = std::max(longest, answer(w, Code::not_owner, {}, {"dead:1"}));
@@ -307,13 +307,13 @@ TEST(ClientFleet, DoesNotWaitLongWhileDaemonsNameADeadOwner) {
 }
 
 TEST(ClientFleet, ATinyWaitDoesNotSpin) {
-  World w = beginning();
+  World w = world_at();
   for (int i = 0; i < 100; ++i) answer(w, Code::unavailable, Duration(1));
   EXPECT_GT(w.now - TimePoint(), seconds(1));
 }
 
 TEST(ClientFleet, GoesOnWhenTheDaemonThatWaitedIsGone) {
-  World w = beginning();
+  World w = world_at();
   answer(w, Code::unavailable, milliseconds(200));
   fail(w);
   EXPECT_EQ(w.core.address(), "b:1");
@@ -321,7 +321,7 @@ TEST(ClientFleet, GoesOnWhenTheDaemonThatWaitedIsGone) {
 }
 
 TEST(ClientFleet, LeavesADaemonThatCannotServeForLong) {
-  World w = beginning();
+  World w = world_at();
   const auto stay = [&w] {
     const TimePoint begin = w.now;
     for (const std::string here = w.core.address(); w.core.address() == here;) {
@@ -340,7 +340,7 @@ TEST(ClientFleet, LeavesADaemonThatCannotServeForLong) {
 }
 
 TEST(ClientFleet, ADaemonThatServesBetweenIsNotLeft) {
-  World w = beginning();
+  World w = world_at();
   for (int i = 0; i < 100; ++i) {
     answer(w, Code::unavailable, milliseconds(100));
     welcome(w);
@@ -354,19 +354,19 @@ TEST(ClientFleet, ADaemonThatServesBetweenIsNotLeft) {
 }
 
 TEST(ClientFleet, UnavailableWithoutATimeGoesToTheNext) {
-  World w = beginning();
+  World w = world_at();
   answer(w, Code::unavailable);
   EXPECT_EQ(w.core.address(), "b:1");
 }
 
 TEST(ClientFleet, AnExpiredSessionIsOpenedAnewAtTheDaemonThatSaidSo) {
-  World w = beginning();
+  World w = world_at();
   answer(w, Code::session_expired);
   EXPECT_EQ(w.core.address(), "a:1");
 }
 
 TEST(ClientFleet, SaysWhichDaemonsItHasTriedAndWhy) {
-  World w = beginning({"a:1", "b:2"});
+  World w = world_at({"a:1", "b:2"});
   fail(w);
   answer(w, Code::not_owner);
   w.now = TimePoint(seconds(12));
@@ -376,7 +376,7 @@ TEST(ClientFleet, SaysWhichDaemonsItHasTriedAndWhy) {
 }
 
 TEST(ClientFleet, NamesAServerThatIsNoDaemonAndAsksNone) {
-  World w = beginning({"a:1", "b:2"});
+  World w = world_at({"a:1", "b:2"});
   w.dial();
   w.core.received("HTTP/1.1 400 Bad Request\r\nServer: nginx/1.22.1\r\n\r\n", w.now);
   EXPECT_TRUE(w.core.probe(w.now).empty());

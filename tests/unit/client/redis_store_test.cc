@@ -13,29 +13,18 @@
 #include "client/store.h"
 #include "client/stores/remote_store.h"
 #include "tests/integration/relay.h"
+#include "tests/unit/client/thrown_error.h"
 #include "tests/unit/store/fake_redis.h"
 #include "tests/unit/store/redis_server.h"
 
 namespace c10dd {
 namespace {
 
+using test::error_of;
+using test::has;
+
 using namespace std::chrono_literals;
 using CodeAndText = std::pair<Code, std::string>;
-
-/// The error that f throws.
-CodeAndText error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return {e.code(), e.what()};
-  }
-  return {Code::ok, "no error"};
-}
-
-testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
-}
 
 class RedisStore : public testing::Test {
  protected:

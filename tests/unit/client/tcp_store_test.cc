@@ -11,25 +11,15 @@
 #include "protocol/limits.h"
 #include "tests/integration/daemon_process.h"
 #include "tests/integration/relay.h"
+#include "tests/unit/client/thrown_error.h"
 
 namespace c10dd {
 namespace {
 
+using test::error_of;
+using test::has;
+
 using namespace std::chrono_literals;
-
-std::pair<Code, std::string> error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return {e.code(), e.what()};
-  }
-  return {Code::ok, "no error"};
-}
-
-testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
-}
 
 class TcpStore : public testing::Test {
  protected:

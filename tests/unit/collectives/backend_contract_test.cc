@@ -22,16 +22,16 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::each_type;
-using testing::factor_of;
-using testing::input_of;
-using testing::Inputs;
-using testing::inputs_of;
-using testing::open_groups;
-using testing::reduction_of;
-using testing::run_ranks;
-using testing::tensor;
-using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
+using test::each_type;
+using test::factor_of;
+using test::Groups;
+using test::input_of;
+using test::Inputs;
+using test::inputs_of;
+using test::open_groups;
+using test::reduction_of;
+using test::run_ranks;
+using test::tensor;
 
 class BackendContract : public ::testing::TestWithParam<std::tuple<std::string, Rank>> {
  protected:
@@ -324,7 +324,7 @@ TEST_P(BackendContract, ShutdownRunsWhatWasIssued) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, BackendContract,
-                         ::testing::Combine(::testing::ValuesIn(testing::backends()),
+                         ::testing::Combine(::testing::ValuesIn(test::backends()),
                                             ::testing::Values(1, 2, 3, 4)),
                          [](const auto& instance) {
                            return std::get<0>(instance.param) +

@@ -19,13 +19,14 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::open_groups;
-using testing::run_ranks;
+using test::contains;
+using test::open_groups;
+using test::run_ranks;
 using Clock = std::chrono::steady_clock;
-using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
+using test::Groups;
 
-constexpr Rank kSize = 3;
-constexpr CallOptions kAsync{.async = true};
+constexpr Rank kThreeRanks = 3;
+using test::kAsync;
 
 // A rank may be in the middle of reducing one segment, which is slow under the sanitizer.
 #ifdef __SANITIZE_THREAD__
@@ -72,22 +73,18 @@ class BackendFailure : public ::testing::TestWithParam<std::string> {
   const std::shared_ptr<StartedHook> started = std::make_shared<StartedHook>();
 };
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// Aborts a collective that one rank does not join, so that it cannot complete. Returns how long it
 /// took until all other ranks had failed.
 Duration abort_without_one(std::size_t count, GroupOptions options) {
   const auto hook = std::make_shared<StartedHook>();
   options.hooks = {hook};
-  const Groups groups = open_groups(kSize, options);
-  std::vector<std::vector<float>> values(kSize, std::vector<float>(count));
+  const Groups groups = open_groups(kThreeRanks, options);
+  std::vector<std::vector<float>> values(kThreeRanks, std::vector<float>(count));
   std::vector<WorkPtr> works;
-  for (Rank rank = 1; rank < kSize; ++rank) {
+  for (Rank rank = 1; rank < kThreeRanks; ++rank) {
     works.push_back(groups[rank]->all_reduce(tensor_of(values[rank]), ReduceOp::sum, kAsync));
   }
-  hook->await(kSize - 1);
+  hook->await(kThreeRanks - 1);
   const auto begin = Clock::now();
   for (const auto& group : groups) group->abort("rank 0 was lost on host-a");
   for (const WorkPtr& work : works) EXPECT_THROW(work->wait(), Aborted);
@@ -96,7 +93,7 @@ Duration abort_without_one(std::size_t count, GroupOptions options) {
     EXPECT_EQ(work->status(), Work::Status::failed);
     EXPECT_TRUE(contains(work->error(), "rank 0 was lost on host-a")) << work->error();
   }
-  EXPECT_EQ(hook->outcomes(), std::vector<Code>(kSize - 1, Code::aborted));
+  EXPECT_EQ(hook->outcomes(), std::vector<Code>(kThreeRanks - 1, Code::aborted));
   return took;
 }
 
@@ -118,15 +115,15 @@ TEST_P(BackendFailure, AbortInTheMiddleOfTransfersNeverLeavesARankWaiting) {
     const auto hook = std::make_shared<StartedHook>();
     GroupOptions with_hook = options();
     with_hook.hooks = {hook};
-    const Groups groups = open_groups(kSize, with_hook);
-    std::vector<std::vector<float>> values(kSize, std::vector<float>(std::size_t{1} << 18));
+    const Groups groups = open_groups(kThreeRanks, with_hook);
+    std::vector<std::vector<float>> values(kThreeRanks, std::vector<float>(std::size_t{1} << 18));
     std::vector<WorkPtr> works;
     for (int i = 0; i < 8; ++i) {
-      for (Rank rank = 0; rank < kSize; ++rank) {
+      for (Rank rank = 0; rank < kThreeRanks; ++rank) {
         works.push_back(groups[rank]->all_reduce(tensor_of(values[rank]), ReduceOp::sum, kAsync));
       }
     }
-    hook->await(static_cast<int>(kSize) + 2 * round);
+    hook->await(static_cast<int>(kThreeRanks) + 2 * round);
     for (const auto& group : groups) group->abort("drill");
     for (const WorkPtr& work : works) {
       try {
@@ -139,7 +136,7 @@ TEST_P(BackendFailure, AbortInTheMiddleOfTransfersNeverLeavesARankWaiting) {
 }
 
 TEST_P(BackendFailure, DeadGroupFailsLaterCallsWithTheFirstReason) {
-  const Groups groups = open_groups(kSize, options());
+  const Groups groups = open_groups(kThreeRanks, options());
   groups[0]->abort("first");
   groups[0]->abort("second");
   std::vector<float> values = {7.0f};
@@ -183,8 +180,8 @@ TEST_P(BackendFailure, ImpatientWaitLeavesTheCollectiveRunning) {
 }
 
 TEST_P(BackendFailure, LostRankIsNamedToAllOthers) {
-  Groups groups = open_groups(kSize, options());
-  std::vector<std::vector<float>> values(kSize, std::vector<float>(1000));
+  Groups groups = open_groups(kThreeRanks, options());
+  std::vector<std::vector<float>> values(kThreeRanks, std::vector<float>(1000));
   std::vector<WorkPtr> works;
   for (Rank rank = 0; rank < 2; ++rank) {
     works.push_back(groups[rank]->all_reduce(tensor_of(values[rank]), ReduceOp::sum, kAsync));
@@ -294,7 +291,7 @@ TEST_P(BackendFailure, WorkKeepsTheTensorUntilTheBackendLetGo) {
   EXPECT_TRUE(alive.expired());
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, BackendFailure, ::testing::ValuesIn(testing::backends()),
+INSTANTIATE_TEST_SUITE_P(Backends, BackendFailure, ::testing::ValuesIn(test::backends()),
                          [](const auto& instance) { return instance.param; });
 
 }  // namespace

@@ -15,14 +15,14 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::each_type;
-using testing::input_of;
-using testing::Inputs;
-using testing::inputs_of;
-using testing::open_groups;
-using testing::reduction_of;
-using testing::run_ranks;
-using testing::tensor;
+using test::each_type;
+using test::input_of;
+using test::Inputs;
+using test::inputs_of;
+using test::open_groups;
+using test::reduction_of;
+using test::run_ranks;
+using test::tensor;
 
 class BackendLists : public ::testing::TestWithParam<std::tuple<std::string, Rank>> {
  protected:
@@ -120,7 +120,7 @@ TEST_P(BackendLists, ReducesAndScattersPartsOfAnySizes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, BackendLists,
-                         ::testing::Combine(::testing::ValuesIn(testing::backends()),
+                         ::testing::Combine(::testing::ValuesIn(test::backends()),
                                             ::testing::Values(1, 2, 3, 4)),
                          [](const auto& instance) {
                            return std::get<0>(instance.param) +

@@ -14,8 +14,8 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::open_groups;
-using testing::run_ranks;
+using test::open_groups;
+using test::run_ranks;
 
 class BytesOfRanks : public ::testing::TestWithParam<std::string> {
  protected:
@@ -67,7 +67,7 @@ TEST_P(BytesOfRanks, PartsMustBeOneForEachRank) {
   run_ranks(kSize, [&](Rank rank) { groups[rank]->barrier(); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, BytesOfRanks, ::testing::ValuesIn(testing::backends()),
+INSTANTIATE_TEST_SUITE_P(Backends, BytesOfRanks, ::testing::ValuesIn(test::backends()),
                          [](const auto& instance) { return instance.param; });
 
 }  // namespace

@@ -153,7 +153,7 @@ struct Held {
 
 std::vector<std::shared_ptr<ProcessGroup>> loopback(GroupOptions options = {}) {
   options.backend = "loopback";
-  return testing::open_groups(1, options);
+  return test::open_groups(1, options);
 }
 
 TEST(CallQueue, SynchronousCallsRunOnTheirCallersThread) {

@@ -15,8 +15,8 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::open_groups;
-using testing::run_ranks;
+using test::open_groups;
+using test::run_ranks;
 
 class Coalesce : public ::testing::TestWithParam<std::string> {
  protected:
@@ -105,7 +105,7 @@ TEST_P(Coalesce, FailsWithThePartThatHasFailed) {
   EXPECT_NE(work->status(), Work::Status::done);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Coalesce, ::testing::ValuesIn(testing::backends()),
+INSTANTIATE_TEST_SUITE_P(Backends, Coalesce, ::testing::ValuesIn(test::backends()),
                          [](const auto& instance) { return instance.param; });
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 #include "collectives/operation.h"
 
-namespace c10dd::testing {
+namespace c10dd::test {
 
 /// Calls `f` for each type of elements: with its DType, and with the type in which a test keeps
 /// elements. The test keeps a boolean as a byte, because a vector of bool stores bits.
@@ -127,4 +127,4 @@ std::vector<T> reduction_of(const Inputs<T>& inputs, ReduceOp op, DType dtype) {
   return result;
 }
 
-}  // namespace c10dd::testing
+}  // namespace c10dd::test

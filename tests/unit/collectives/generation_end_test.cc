@@ -15,14 +15,14 @@ namespace {
 
 using namespace std::chrono_literals;
 using collectives::AbortableGroup;
-using testing::run_ranks;
+using test::run_ranks;
 
 std::vector<std::shared_ptr<AbortableGroup>> open_pair(Duration patience) {
-  const auto point = std::make_shared<testing::ThreadExchange>(2);
+  const auto point = std::make_shared<test::ThreadExchange>(2);
   std::vector<std::shared_ptr<AbortableGroup>> groups(2);
   run_ranks(2, [&](Rank rank) {
     groups[rank] = collectives::open_group(
-        std::make_shared<testing::ThreadBootstrap>(point, rank), World{.rank = rank, .size = 2},
+        std::make_shared<test::ThreadBootstrap>(point, rank), World{.rank = rank, .size = 2},
         {.backend = "loopback", .timeout = 60s}, {.reason_patience = patience});
   });
   return groups;

@@ -12,7 +12,7 @@
 namespace c10dd {
 namespace {
 
-using testing::open_groups;
+using test::open_groups;
 
 TEST(GlooClose, ARankThatHasDoneItsPartMayCloseItsGroup) {
   constexpr Rank kSize = 3;

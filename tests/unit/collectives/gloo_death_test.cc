@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;  // one clock for all processes of a machine
 
-constexpr Rank kSize = 4;
+constexpr Rank kRanks = 4;
 constexpr Rank kVictim = 2;
 
 #ifdef __SANITIZE_THREAD__
@@ -87,7 +87,7 @@ class LineBootstrap final : public Bootstrap {
   std::string local_address() const override { return "127.0.0.1"; }
   std::vector<ProcessAddress> processes() const override {
     std::vector<ProcessAddress> all;
-    for (Rank rank = 0; rank < kSize; ++rank) all.push_back({"host-" + std::to_string(rank), 7});
+    for (Rank rank = 0; rank < kRanks; ++rank) all.push_back({"host-" + std::to_string(rank), 7});
     return all;
   }
 
@@ -98,7 +98,7 @@ class LineBootstrap final : public Bootstrap {
 /// Runs one rank: reduces until a collective fails, and reports each success and the failure.
 void live(Rank rank, Line line, std::size_t count) {
   const auto group = ProcessGroup::open(std::make_shared<LineBootstrap>(line),
-                                        {.rank = rank, .size = kSize}, {.timeout = 60s});
+                                        {.rank = rank, .size = kRanks}, {.timeout = 60s});
   std::vector<float> values(count);
   for (;;) {
     const WorkPtr work = group->all_reduce(tensor_of(values), ReduceOp::sum, {.async = true});
@@ -142,19 +142,19 @@ Child start(Rank rank, std::size_t count) {
 /// Returns the microseconds until the last of the other ranks has noticed the death.
 long kill_one_of_four(std::size_t count, int after) {
   std::vector<Child> children;
-  for (Rank rank = 0; rank < kSize; ++rank) children.push_back(start(rank, count));
-  std::vector<std::vector<std::string>> parts(kSize);
-  for (Rank from = 0; from < kSize; ++from) {
-    for (Rank to = 0; to < kSize; ++to) parts[from].push_back(children[from].line.receive());
+  for (Rank rank = 0; rank < kRanks; ++rank) children.push_back(start(rank, count));
+  std::vector<std::vector<std::string>> parts(kRanks);
+  for (Rank from = 0; from < kRanks; ++from) {
+    for (Rank to = 0; to < kRanks; ++to) parts[from].push_back(children[from].line.receive());
   }
-  for (Rank to = 0; to < kSize; ++to) {
-    for (Rank from = 0; from < kSize; ++from) children[to].line.send(parts[from][to]);
+  for (Rank to = 0; to < kRanks; ++to) {
+    for (Rank from = 0; from < kRanks; ++from) children[to].line.send(parts[from][to]);
   }
   for (int i = 0; i < after; ++i) EXPECT_EQ(children[kVictim].line.receive(), "ok");
   kill(children[kVictim].pid, SIGKILL);
   const auto killed = Clock::now().time_since_epoch() / 1us;
   long last = 0;
-  for (Rank rank = 0; rank < kSize; ++rank) {
+  for (Rank rank = 0; rank < kRanks; ++rank) {
     if (rank == kVictim) continue;
     const Line& line = children[rank].line;
     std::string word = line.receive();

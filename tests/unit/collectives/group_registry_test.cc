@@ -17,33 +17,33 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::run_ranks;
+using test::run_ranks;
 
-constexpr Rank kSize = 2;
-using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
+constexpr Rank kPair = 2;
+using test::Groups;
 
 Groups open_world(const std::string& name, std::uint64_t generation) {
-  const auto point = std::make_shared<testing::ThreadExchange>(kSize);
-  Groups groups(kSize);
-  run_ranks(kSize, [&](Rank rank) {
+  const auto point = std::make_shared<test::ThreadExchange>(kPair);
+  Groups groups(kPair);
+  run_ranks(kPair, [&](Rank rank) {
     groups[rank] = ProcessGroup::open(
-        std::make_shared<testing::ThreadBootstrap>(point, rank),
-        World{.rank = rank, .size = kSize, .generation = generation, .name = name},
+        std::make_shared<test::ThreadBootstrap>(point, rank),
+        World{.rank = rank, .size = kPair, .generation = generation, .name = name},
         {.backend = "loopback", .timeout = 60s});
   });
   return groups;
 }
 
 Groups split_all(const Groups& parents) {
-  Groups children(kSize);
-  run_ranks(kSize, [&](Rank rank) { children[rank] = parents[rank]->split(0); });
+  Groups children(kPair);
+  run_ranks(kPair, [&](Rank rank) { children[rank] = parents[rank]->split(0); });
   return children;
 }
 
 /// Returns the text with which a barrier of the group fails, or "works".
 std::string outcome(const Groups& groups) {
-  std::vector<std::string> texts(kSize, "works");
-  run_ranks(kSize, [&](Rank rank) {
+  std::vector<std::string> texts(kPair, "works");
+  run_ranks(kPair, [&](Rank rank) {
     try {
       groups[rank]->barrier();
     } catch (const Aborted& error) {
@@ -59,7 +59,7 @@ TEST(GroupRegistry, AbortsWhatWasMadeFromAGroupOfTheName) {
   const Groups child = split_all(world);
   const Groups grandchild = split_all(child);
   const Groups other = open_world("world/else", 3);
-  EXPECT_EQ(ProcessGroup::abort_all("world", 3, "node-b is drained"), 3 * kSize);
+  EXPECT_EQ(ProcessGroup::abort_all("world", 3, "node-b is drained"), 3 * kPair);
   for (const Groups& aborted : {world, child, grandchild}) {
     EXPECT_NE(outcome(aborted).find("node-b is drained"), std::string::npos);
   }
@@ -70,7 +70,7 @@ TEST(GroupRegistry, AbortsTheGenerationAndEarlierOnes) {
   const Groups first = open_world("world", 1);
   const Groups second = open_world("world", 2);
   const Groups third = open_world("world", 3);
-  EXPECT_EQ(ProcessGroup::abort_all("world", 2, "over"), 2 * kSize);
+  EXPECT_EQ(ProcessGroup::abort_all("world", 2, "over"), 2 * kPair);
   EXPECT_NE(outcome(first).find("over"), std::string::npos);
   EXPECT_NE(outcome(second).find("over"), std::string::npos);
   EXPECT_EQ(outcome(third), "works");
@@ -81,7 +81,7 @@ TEST(GroupRegistry, FailsWorkThatIsPendingInEveryGroup) {
   const Groups child = split_all(world);
   const WorkPtr first = world[0]->barrier({.async = true});
   const WorkPtr second = child[0]->barrier({.async = true});
-  EXPECT_EQ(ProcessGroup::abort_all("world", 1, "over"), 2 * kSize);
+  EXPECT_EQ(ProcessGroup::abort_all("world", 1, "over"), 2 * kPair);
   EXPECT_THROW(first->wait(5s), Aborted);
   EXPECT_THROW(second->wait(5s), Aborted);
 }
@@ -97,7 +97,7 @@ TEST(GroupRegistry, AGroupMayBeDestroyedByTheEndOfItsWork) {
   Groups world = open_world("world", 1);
   const WorkPtr work = world[0]->barrier({.async = true});
   work->on_end([&](Work&) { world[0].reset(); });
-  EXPECT_EQ(ProcessGroup::abort_all("world", 1, "over"), kSize);
+  EXPECT_EQ(ProcessGroup::abort_all("world", 1, "over"), kPair);
   EXPECT_THROW(work->wait(), Aborted);
   EXPECT_EQ(ProcessGroup::abort_all("world", 1, "over"), 1u);
 }

@@ -19,17 +19,14 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::open_groups;
-using testing::run_ranks;
+using test::contains;
+using test::open_groups;
+using test::run_ranks;
 
 class Messages : public ::testing::TestWithParam<std::string> {
  protected:
   GroupOptions options() const { return {.backend = GetParam(), .timeout = 60s}; }
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::vector<std::int32_t> numbers(std::size_t count, std::int32_t first) {
   std::vector<std::int32_t> all(count);
@@ -359,7 +356,7 @@ TEST_P(Messages, ThreadsMixMessagesAndCollectives) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Messages, ::testing::ValuesIn(testing::backends()),
+INSTANTIATE_TEST_SUITE_P(Backends, Messages, ::testing::ValuesIn(test::backends()),
                          [](const auto& instance) { return instance.param; });
 
 struct Offered {

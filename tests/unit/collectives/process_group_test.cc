@@ -23,10 +23,12 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::open_groups;
-using testing::run_ranks;
-using testing::ThreadBootstrap;
-using testing::ThreadExchange;
+using test::contains;
+using test::error_of;
+using test::open_groups;
+using test::run_ranks;
+using test::ThreadBootstrap;
+using test::ThreadExchange;
 
 std::string error_of_opening(const GroupOptions& options, World world = {}) {
   const auto point = std::make_shared<ThreadExchange>(world.size);
@@ -36,21 +38,6 @@ std::string error_of_opening(const GroupOptions& options, World world = {}) {
     return error.what();
   }
   return "";
-}
-
-/// Returns the text of the error that `call` throws.
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 class CountingBootstrap final : public Bootstrap {
@@ -128,7 +115,7 @@ TEST(ProcessGroup, WorldAndTimeOutsAreChecked) {
 }
 
 TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
-  const auto groups = testing::open_groups(1, {.backend = "loopback"});
+  const auto groups = test::open_groups(1, {.backend = "loopback"});
   ProcessGroup& group = *groups[0];
   std::vector<float> floats(4);
   std::vector<std::int16_t> whole(4);
@@ -190,7 +177,7 @@ TEST(ProcessGroup, RefusesMoreElementsThanMemoryCanHave) {
 }
 
 TEST(ProcessGroup, OnlyTheRootHasATensorForAll) {
-  const auto groups = testing::open_groups(2, {.backend = "loopback"});
+  const auto groups = test::open_groups(2, {.backend = "loopback"});
   std::vector<float> two(2);
   std::vector<float> three(3);
   ProcessGroup& other = *groups[1];
@@ -208,7 +195,7 @@ TEST(ProcessGroup, OnlyTheRootHasATensorForAll) {
 }
 
 TEST(ProcessGroup, SaysWhatIsWrongWithListsOfTensors) {
-  const auto groups = testing::open_groups(2, {.backend = "loopback"});
+  const auto groups = test::open_groups(2, {.backend = "loopback"});
   std::vector<float> values(10);
   std::vector<double> doubles(10);
   const Tensor all = tensor_of(values);

@@ -16,8 +16,8 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::open_groups;
-using testing::run_ranks;
+using test::open_groups;
+using test::run_ranks;
 
 class Subgroup : public ::testing::TestWithParam<std::string> {
  protected:
@@ -171,7 +171,7 @@ TEST(Subworld, LongNamesAreShortAndDifferent) {
   EXPECT_NE(collectives::subworld(parent, odd, {}).name, name);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Subgroup, ::testing::ValuesIn(testing::backends()),
+INSTANTIATE_TEST_SUITE_P(Backends, Subgroup, ::testing::ValuesIn(test::backends()),
                          [](const auto& instance) { return instance.param; });
 
 }  // namespace

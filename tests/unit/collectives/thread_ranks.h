@@ -28,11 +28,30 @@ extern "C" [[gnu::used, gnu::visibility("default")]] inline const char* __tsan_d
 }
 #endif
 
-namespace c10dd::testing {
+namespace c10dd::test {
+
+using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
+
+inline constexpr CallOptions kAsync{.async = true};
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Returns the text of the error that `call` throws.
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
 
 /// The backends that this build has and that run on a cpu, for parameterised suites.
 inline std::vector<std::string> backends() {
-#if defined(C10DD_WITH_GLOO) && C10DD_WITH_GLOO
+#if C10DD_WITH_GLOO
   return {"loopback", "gloo"};
 #else
   return {"loopback"};
@@ -122,4 +141,4 @@ inline std::vector<std::shared_ptr<ProcessGroup>> open_groups(
   return groups;
 }
 
-}  // namespace c10dd::testing
+}  // namespace c10dd::test

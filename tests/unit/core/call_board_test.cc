@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr TimePoint kStart{1h};
+constexpr TimePoint kBoardStart{1h};
 
 PublishCall at_sequence(Rank rank, std::uint64_t sequence, std::uint64_t process_group = 1) {
   return {process_group, rank, {sequence, "all_reduce", "float32", 8, "sum", -1}, false};
@@ -27,28 +27,28 @@ TEST(CallBoard, RefusesOneRankTooManyAndTakesItWhenAnotherHasEnded) {
   const auto most = static_cast<Rank>(limits::kWorldSize);
   for (Rank rank = 0; rank < most; ++rank) {
     for (const std::uint64_t group : {1, 2}) {
-      ASSERT_TRUE(board.publish(at_sequence(rank, 0, group), kStart));
+      ASSERT_TRUE(board.publish(at_sequence(rank, 0, group), kBoardStart));
     }
   }
   static_assert(2 * limits::kWorldSize == limits::kPublishedCallsPerJob);
-  const Result<void> refused = board.publish(at_sequence(0, 0, 3), kStart);
+  const Result<void> refused = board.publish(at_sequence(0, 0, 3), kBoardStart);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::quota_exceeded);
   EXPECT_NE(refused.error().detail.find("in this job: 262144"), std::string::npos)
       << refused.error().detail;
   EXPECT_NE(refused.error().detail.find("limit 262144"), std::string::npos);
-  EXPECT_TRUE(board.publish(at_sequence(0, 5, 1), kStart)) << "it replaces its own";
+  EXPECT_TRUE(board.publish(at_sequence(0, 5, 1), kBoardStart)) << "it replaces its own";
   PublishCall ended = at_sequence(7, 0, 2);
   ended.ended = true;
-  EXPECT_TRUE(board.publish(ended, kStart));
-  EXPECT_TRUE(board.publish(at_sequence(0, 0, 3), kStart));
+  EXPECT_TRUE(board.publish(ended, kBoardStart));
+  EXPECT_TRUE(board.publish(at_sequence(0, 0, 3), kBoardStart));
 }
 
 TEST(CallBoard, AnAnswerNamesAtMostSoManyCallsAndKeepsTheMostCommonOne) {
   CallBoard board;
   constexpr Rank kSize = 1000;
   for (Rank rank = 0; rank < kSize; ++rank) {
-    ASSERT_TRUE(board.publish(at_sequence(rank, rank < 30 ? rank : 100), kStart));
+    ASSERT_TRUE(board.publish(at_sequence(rank, rank < 30 ? rank : 100), kBoardStart));
   }
   const auto calls = board.read({1, kSize});
   ASSERT_TRUE(calls);
@@ -64,7 +64,7 @@ TEST(CallBoard, AnAnswerNamesAtMostSoManyCallsAndKeepsTheMostCommonOne) {
 TEST(CallBoard, AnAnswerNamesAtMostSoManyRanges) {
   CallBoard board;
   for (Rank rank = 0; rank < 1000; rank += 2) {
-    ASSERT_TRUE(board.publish(at_sequence(rank, 0), kStart));
+    ASSERT_TRUE(board.publish(at_sequence(rank, 0), kBoardStart));
   }
   const auto calls = board.read({1, 1000});
   ASSERT_TRUE(calls);
@@ -80,7 +80,7 @@ TEST(CallBoard, EveryRankPublishesAndAsksAndThatTakesNoQuadraticTime) {
   constexpr Rank kSize = 100'000;
   const std::clock_t began = std::clock();
   for (Rank rank = 0; rank < kSize; ++rank) {
-    ASSERT_TRUE(board.publish(at_sequence(rank * 7'919 % kSize, rank % 3), kStart));
+    ASSERT_TRUE(board.publish(at_sequence(rank * 7'919 % kSize, rank % 3), kBoardStart));
     ASSERT_TRUE(board.read({1, kSize}));
   }
   EXPECT_LT(static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC, 5 * test::kSlowdown);
@@ -89,24 +89,24 @@ TEST(CallBoard, EveryRankPublishesAndAsksAndThatTakesNoQuadraticTime) {
 TEST(CallBoard, TakesSoManyDifferentCallsOfAProcessGroup) {
   CallBoard board;
   for (Rank rank = 0; rank < limits::kCallsPerProcessGroup; ++rank) {
-    ASSERT_TRUE(board.publish(at_sequence(rank, rank), kStart));
+    ASSERT_TRUE(board.publish(at_sequence(rank, rank), kBoardStart));
   }
-  const Result<void> refused = board.publish(at_sequence(2'000, 2'000), kStart);
+  const Result<void> refused = board.publish(at_sequence(2'000, 2'000), kBoardStart);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::quota_exceeded);
-  EXPECT_TRUE(board.publish(at_sequence(2'000, 5), kStart)) << "that call is known";
+  EXPECT_TRUE(board.publish(at_sequence(2'000, 5), kBoardStart)) << "that call is known";
 }
 
 TEST(CallBoard, ATickForgetsWhatWasNotPublishedAgain) {
   CallBoard board;
-  ASSERT_TRUE(board.publish(at_sequence(0, 0), kStart));
-  ASSERT_TRUE(board.publish(at_sequence(1, 0), kStart + 1s));
-  EXPECT_EQ(board.next_deadline(), kStart + limits::kPublishedCallLife);
-  ASSERT_TRUE(board.publish(at_sequence(0, 0), kStart + 2s));
-  EXPECT_EQ(board.next_deadline(), kStart + 1s + limits::kPublishedCallLife);
-  board.tick(kStart + 1s + limits::kPublishedCallLife);
+  ASSERT_TRUE(board.publish(at_sequence(0, 0), kBoardStart));
+  ASSERT_TRUE(board.publish(at_sequence(1, 0), kBoardStart + 1s));
+  EXPECT_EQ(board.next_deadline(), kBoardStart + limits::kPublishedCallLife);
+  ASSERT_TRUE(board.publish(at_sequence(0, 0), kBoardStart + 2s));
+  EXPECT_EQ(board.next_deadline(), kBoardStart + 1s + limits::kPublishedCallLife);
+  board.tick(kBoardStart + 1s + limits::kPublishedCallLife);
   EXPECT_EQ(board.read({1, 2})->silent.count, 1u);
-  board.tick(kStart + 2s + limits::kPublishedCallLife);
+  board.tick(kBoardStart + 2s + limits::kPublishedCallLife);
   EXPECT_EQ(board.read({1, 2})->silent.count, 2u);
   EXPECT_EQ(board.next_deadline(), std::nullopt);
 }
@@ -143,7 +143,7 @@ TEST(CallBoard, TakesPrintableNamesOnly) {
   CallBoard board;
   PublishCall publish = at_sequence(0, 0);
   publish.call.dtype = "float\x1b[31m";
-  const Result<void> refused = board.publish(publish, kStart);
+  const Result<void> refused = board.publish(publish, kBoardStart);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::invalid_argument);
   EXPECT_EQ(refused.error().detail.find('\x1b'), std::string::npos);

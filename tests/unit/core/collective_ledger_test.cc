@@ -6,12 +6,10 @@
 
 #include "protocol/limits.h"
 #include "protocol/metric_catalog.h"
+#include "tests/unit/core/two_sessions.h"
 
 namespace c10dd::core {
 namespace {
-
-constexpr SessionId kFirst{0, 1};
-constexpr SessionId kSecond{0, 2};
 
 CollectiveTotals totals(std::uint64_t count, const std::string& name = "all_reduce") {
   CollectiveTotals t{"dp", name, "gloo", count, 0, count * 100, count * 150, count * 7,

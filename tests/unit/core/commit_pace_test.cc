@@ -10,64 +10,64 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const CommitPace::Time kStart{};
+const CommitPace::Time kPaceStart{};
 
 TEST(CommitPace, WaitsUntilAllWhoWereAnsweredAreBack) {
   CommitPace pace;
-  pace.ended(kStart, milliseconds(2), 50, 50);
-  EXPECT_EQ(pace.until(), kStart + milliseconds(1));
-  EXPECT_FALSE(pace.ready(kStart, 50));
-  EXPECT_FALSE(pace.ready(kStart, 99));
-  EXPECT_TRUE(pace.ready(kStart, 100));
+  pace.ended(kPaceStart, milliseconds(2), 50, 50);
+  EXPECT_EQ(pace.until(), kPaceStart + milliseconds(1));
+  EXPECT_FALSE(pace.ready(kPaceStart, 50));
+  EXPECT_FALSE(pace.ready(kPaceStart, 99));
+  EXPECT_TRUE(pace.ready(kPaceStart, 100));
   EXPECT_EQ(pace.until(), std::nullopt);
 }
 
 TEST(CommitPace, GoesAfterHalfARoundAtTheLatestAndNeverAfterMoreThanItsBound) {
   CommitPace pace;
-  pace.ended(kStart, milliseconds(2), 50, 50);
-  EXPECT_FALSE(pace.ready(kStart + milliseconds(1) - Duration(1), 80));
-  EXPECT_TRUE(pace.ready(kStart + milliseconds(1), 80));
-  pace.ended(kStart, std::chrono::seconds(1), 50, 50);
-  EXPECT_EQ(pace.until(), kStart + CommitPace::kLongestWait);
+  pace.ended(kPaceStart, milliseconds(2), 50, 50);
+  EXPECT_FALSE(pace.ready(kPaceStart + milliseconds(1) - Duration(1), 80));
+  EXPECT_TRUE(pace.ready(kPaceStart + milliseconds(1), 80));
+  pace.ended(kPaceStart, std::chrono::seconds(1), 50, 50);
+  EXPECT_EQ(pace.until(), kPaceStart + CommitPace::kLongestWait);
 }
 
 TEST(CommitPace, ALoneClientNeverWaits) {
   CommitPace pace;
-  pace.ended(kStart, milliseconds(2), 1, 0);
-  EXPECT_TRUE(pace.ready(kStart, 1));
+  pace.ended(kPaceStart, milliseconds(2), 1, 0);
+  EXPECT_TRUE(pace.ready(kPaceStart, 1));
 }
 
 TEST(CommitPace, ReadsAndOthersThatWereNotAnsweredDoNotCountAsBack) {
   CommitPace pace;
-  pace.ended(kStart, milliseconds(2), 4, 10);
-  EXPECT_FALSE(pace.ready(kStart, 13));
-  EXPECT_TRUE(pace.ready(kStart, 14));
+  pace.ended(kPaceStart, milliseconds(2), 4, 10);
+  EXPECT_FALSE(pace.ready(kPaceStart, 13));
+  EXPECT_TRUE(pace.ready(kPaceStart, 14));
 }
 
 TEST(CommitPace, WhatWasInVainIsTriedAgainAfterLongerAndLongerRests) {
   CommitPace pace;
   for (std::size_t rest = CommitPace::kFirstRest; rest <= 2 * CommitPace::kLongestRest; rest *= 2) {
-    pace.ended(kStart, milliseconds(2), 50, 50);
-    ASSERT_FALSE(pace.ready(kStart, 50));
-    ASSERT_TRUE(pace.ready(kStart + milliseconds(1), 60));  // a fifth of them has come
+    pace.ended(kPaceStart, milliseconds(2), 50, 50);
+    ASSERT_FALSE(pace.ready(kPaceStart, 50));
+    ASSERT_TRUE(pace.ready(kPaceStart + milliseconds(1), 60));  // a fifth of them has come
     for (std::size_t batch = 0; batch < std::min(rest, CommitPace::kLongestRest); ++batch) {
-      pace.ended(kStart, milliseconds(2), 50, 50);
-      ASSERT_TRUE(pace.ready(kStart, 50)) << rest << ' ' << batch;
+      pace.ended(kPaceStart, milliseconds(2), 50, 50);
+      ASSERT_TRUE(pace.ready(kPaceStart, 50)) << rest << ' ' << batch;
     }
   }
 }
 
 TEST(CommitPace, OneThatPaidEndsTheRests) {
   CommitPace pace;
-  pace.ended(kStart, milliseconds(2), 50, 50);
-  ASSERT_TRUE(pace.ready(kStart + milliseconds(1), 50));
+  pace.ended(kPaceStart, milliseconds(2), 50, 50);
+  ASSERT_TRUE(pace.ready(kPaceStart + milliseconds(1), 50));
   for (std::size_t batch = 0; batch < CommitPace::kFirstRest; ++batch) {
-    pace.ended(kStart, milliseconds(2), 50, 50);
+    pace.ended(kPaceStart, milliseconds(2), 50, 50);
   }
   for (int batch = 0; batch < 3; ++batch) {
-    pace.ended(kStart, milliseconds(2), 50, 50);
-    ASSERT_FALSE(pace.ready(kStart, 50)) << batch;
-    ASSERT_TRUE(pace.ready(kStart, 100)) << batch;
+    pace.ended(kPaceStart, milliseconds(2), 50, 50);
+    ASSERT_FALSE(pace.ready(kPaceStart, 50)) << batch;
+    ASSERT_TRUE(pace.ready(kPaceStart, 100)) << batch;
   }
 }
 

@@ -9,11 +9,11 @@
 namespace c10dd::core {
 namespace {
 
-using Connections = std::vector<ConnectionBudget::Connection>;
+using Listed = std::vector<ConnectionBudget::Connection>;
 using Decisions = ConnectionBudget::Decisions;
 
-Connections closed(const Decisions& decisions) {
-  Connections all;
+Listed closed(const Decisions& decisions) {
+  Listed all;
   for (const auto& closing : decisions.close) all.push_back(closing.connection);
   return all;
 }
@@ -52,7 +52,7 @@ TEST(ConnectionBudget, FrameWithoutRoomWaitsAndGoesOnWhenAnotherEnds) {
   EXPECT_FALSE(budget.begin_frame(2, 30));
   EXPECT_TRUE(budget.scarce());
   EXPECT_EQ(budget.held(), 80u) << "what waits holds nothing";
-  EXPECT_EQ(budget.end_frame(1).read_on, Connections{2});
+  EXPECT_EQ(budget.end_frame(1).read_on, Listed{2});
   EXPECT_EQ(budget.held(), 30u);
   EXPECT_FALSE(budget.scarce());
 }
@@ -65,7 +65,7 @@ TEST(ConnectionBudget, FrameThatGrowsKeepsItsOldSizeWhileItWaits) {
   ASSERT_TRUE(budget.begin_frame(2, 30));
   EXPECT_FALSE(budget.begin_frame(1, 80));
   EXPECT_EQ(budget.held(), 90u);
-  EXPECT_EQ(budget.end_frame(2).read_on, Connections{1});
+  EXPECT_EQ(budget.end_frame(2).read_on, Listed{1});
   EXPECT_EQ(budget.held(), 80u);
   budget.end_frame(1);
   EXPECT_EQ(budget.held(), 0u);
@@ -91,8 +91,8 @@ TEST(ConnectionBudget, WhoHoldsMostIsClosedAndTheNewestThatWaitsGetsTheRoom) {
   ASSERT_FALSE(budget.begin_frame(4, 50));
   const auto [look, decisions] = first_verdict(budget);
   EXPECT_EQ(look, ConnectionBudget::kPatience);
-  EXPECT_EQ(decisions.read_on, (Connections{4, 3}));
-  EXPECT_EQ(closed(decisions), (Connections{2, 1}));
+  EXPECT_EQ(decisions.read_on, (Listed{4, 3}));
+  EXPECT_EQ(closed(decisions), (Listed{2, 1}));
   const Failure& why = decisions.close.front().reason;
   EXPECT_EQ(why.code, Code::quota_exceeded);
   EXPECT_EQ(why.detail,
@@ -107,8 +107,8 @@ TEST(ConnectionBudget, SmallestFrameThatWaitsIsReadFirst) {
   ASSERT_FALSE(budget.begin_frame(2, 60));
   ASSERT_FALSE(budget.begin_frame(3, 50));
   ASSERT_FALSE(budget.begin_frame(4, 70));
-  EXPECT_EQ(budget.end_frame(1).read_on, Connections{3});
-  EXPECT_EQ(budget.end_frame(3).read_on, Connections{2});
+  EXPECT_EQ(budget.end_frame(1).read_on, Listed{3});
+  EXPECT_EQ(budget.end_frame(3).read_on, Listed{2});
 }
 
 TEST(ConnectionBudget, WhoHasJustBegunIsNotClosedForOthers) {
@@ -118,7 +118,7 @@ TEST(ConnectionBudget, WhoHasJustBegunIsNotClosedForOthers) {
   for (unsigned i = 1; i < ConnectionBudget::kPatience; ++i) budget.look();
   ASSERT_TRUE(budget.begin_frame(3, 50)) << "smaller than what waits";
   const Decisions decisions = budget.look();
-  EXPECT_EQ(closed(decisions), (Connections{1, 2}));
+  EXPECT_EQ(closed(decisions), (Listed{1, 2}));
   EXPECT_EQ(decisions.close.back().reason.detail,
             "all connections together hold 50 bytes of unfinished frames and unread replies, limit "
             "100 (see --max-bytes), this one's frame of 60 does not fit; try again later");
@@ -133,8 +133,8 @@ TEST(ConnectionBudget, UnreadAnswersKeepOthersWaitingUntilTheirReaderIsClosed) {
   EXPECT_FALSE(budget.begin_frame(2, 10));
   const auto [look, decisions] = first_verdict(budget);
   EXPECT_EQ(look, ConnectionBudget::kPatience);
-  EXPECT_EQ(closed(decisions), Connections{1});
-  EXPECT_EQ(decisions.read_on, Connections{2});
+  EXPECT_EQ(closed(decisions), Listed{1});
+  EXPECT_EQ(decisions.read_on, Listed{2});
 }
 
 TEST(ConnectionBudget, AnswersThatAreReadMakeRoom) {
@@ -142,7 +142,7 @@ TEST(ConnectionBudget, AnswersThatAreReadMakeRoom) {
   budget.set_replies(1, 95);
   ASSERT_FALSE(budget.begin_frame(2, 10));
   EXPECT_TRUE(budget.set_replies(1, 91).read_on.empty());
-  EXPECT_EQ(budget.set_replies(1, 0).read_on, Connections{2});
+  EXPECT_EQ(budget.set_replies(1, 0).read_on, Listed{2});
   EXPECT_EQ(budget.held(), 10u);
 }
 
@@ -151,7 +151,7 @@ TEST(ConnectionBudget, AnswersAboveTwiceTheLimitCloseWhoHoldsMostAtOnce) {
   budget.set_replies(1, 90);
   budget.set_replies(2, 110);
   const Decisions decisions = budget.set_replies(3, 1);
-  EXPECT_EQ(closed(decisions), Connections{2});
+  EXPECT_EQ(closed(decisions), Listed{2});
   EXPECT_EQ(budget.held(), 91u);
 }
 
@@ -161,7 +161,7 @@ TEST(ConnectionBudget, WhoLeavesIsForgotten) {
   ASSERT_FALSE(budget.begin_frame(2, 100));
   ASSERT_FALSE(budget.begin_frame(3, 100));
   budget.leave(3);
-  EXPECT_EQ(budget.leave(1).read_on, Connections{2});
+  EXPECT_EQ(budget.leave(1).read_on, Listed{2});
   budget.leave(2);
   budget.leave(2);
   EXPECT_EQ(budget.held(), 0u);

@@ -5,11 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "protocol/limits.h"
+#include "tests/unit/core/two_sessions.h"
 
 namespace c10dd::core {
 namespace {
-
-TimePoint at(std::int64_t seconds) { return TimePoint(std::chrono::seconds(seconds)); }
 
 TEST(Directory, NamesTheStateOnceAndKeepsTheName) {
   Directory first(0);

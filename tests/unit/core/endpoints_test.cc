@@ -6,14 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "daemon/core/directory.h"
+#include "tests/unit/core/two_sessions.h"
 
 namespace c10dd::core {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-TimePoint at(std::int64_t time) { return TimePoint(seconds(time)); }
 
 constexpr Duration kTtl = seconds(10);
 

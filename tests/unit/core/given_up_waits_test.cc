@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kRank3 = "/pg/0//cpu//0/3";
+constexpr const char* kKeyOfRank3 = "/pg/0//cpu//0/3";
 
 class GivenUpWaitsTest : public testing::Test {
  protected:
@@ -49,9 +49,9 @@ class GivenUpWaitsTest : public testing::Test {
 
 TEST_F(GivenUpWaitsTest, NameTheClientAndWhatWasMissing) {
   for (std::uint64_t n = 1; n <= 3; ++n) open(n);
-  const std::uint64_t call = wait(1, {"/other", kRank3});
-  wait(2, {kRank3});
-  wait(3, {kRank3});
+  const std::uint64_t call = wait(1, {"/other", kKeyOfRank3});
+  wait(2, {kKeyOfRank3});
+  wait(3, {kKeyOfRank3});
   ask(3, Set{.key = "/other", .value = "v"});
   now_ += 6s;
   ask(1, Cancel{call});
@@ -63,7 +63,7 @@ TEST_F(GivenUpWaitsTest, NameTheClientAndWhatWasMissing) {
   EXPECT_EQ(found_[0].ranks, "[3]");
   EXPECT_EQ(found_[0].others, 2U);
   EXPECT_EQ(found_[0].folded, 0U);
-  EXPECT_EQ(found_[0].detail, format("1 of 2 keys not found: {}", kRank3));
+  EXPECT_EQ(found_[0].detail, format("1 of 2 keys not found: {}", kKeyOfRank3));
 }
 
 TEST_F(GivenUpWaitsTest, AreReportedWhenTheConnectionEnds) {
@@ -80,7 +80,7 @@ TEST_F(GivenUpWaitsTest, AreReportedWhenTheConnectionEnds) {
 TEST_F(GivenUpWaitsTest, OfTheSameKeyAreFolded) {
   for (std::uint64_t n = 1; n <= 1'000; ++n) {
     open(n);
-    wait(n, {kRank3});
+    wait(n, {kKeyOfRank3});
   }
   open(2'000);
   now_ += 6s;
@@ -101,14 +101,14 @@ TEST_F(GivenUpWaitsTest, OfTheSameKeyAreFolded) {
 TEST_F(GivenUpWaitsTest, AreNotReportedIfTheyWereShortOrNative) {
   open(1);
   open(2, false);
-  const std::uint64_t brief = wait(1, {kRank3});
+  const std::uint64_t brief = wait(1, {kKeyOfRank3});
   now_ += GivenUpWaits::kLong;
   ask(1, Cancel{brief});
-  const std::uint64_t native = ask(2, Wait{.keys = {kRank3}, .timeout = 600s, .each = false});
-  wait(1, {kRank3});
+  const std::uint64_t native = ask(2, Wait{.keys = {kKeyOfRank3}, .timeout = 600s, .each = false});
+  wait(1, {kKeyOfRank3});
   now_ += 1min;
   ask(2, Cancel{native});
-  ask(2, Set{.key = kRank3, .value = "v"});
+  ask(2, Set{.key = kKeyOfRank3, .value = "v"});
   disconnect(1);
   EXPECT_TRUE(found_.empty());
 }

@@ -15,9 +15,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class Crowd {
+class StatusCrowd {
  public:
-  explicit Crowd(std::uint64_t sessions) : next_(sessions + 1, 1) {
+  explicit StatusCrowd(std::uint64_t sessions) : next_(sessions + 1, 1) {
     for (std::uint64_t i = 1; i <= sessions; ++i) {
       Hello hello;
       hello.session = {1, i};
@@ -40,7 +40,7 @@ class Crowd {
   std::vector<std::uint64_t> next_;
 };
 
-Join join_of(std::uint32_t min, std::uint32_t max) {
+Join join_group(std::uint32_t min, std::uint32_t max) {
   Join join;
   join.group = "g";
   join.policy.min = min;
@@ -65,8 +65,8 @@ std::size_t bytes_of(const Effects& effects) {
 
 TEST(GroupStatusTest, TellingAllIsLinear) {
   constexpr std::uint32_t kMembers = 16'384;
-  Crowd crowd(kMembers);
-  for (std::uint64_t i = 1; i <= kMembers; ++i) crowd.ask(i, join_of(kMembers, kMembers));
+  StatusCrowd crowd(kMembers);
+  for (std::uint64_t i = 1; i <= kMembers; ++i) crowd.ask(i, join_group(kMembers, kMembers));
   const std::clock_t start = std::clock();
   std::size_t told = 0;
   for (std::uint64_t i = 1; i <= kMembers; ++i) {
@@ -74,15 +74,15 @@ TEST(GroupStatusTest, TellingAllIsLinear) {
     told += status.phase == GroupPhase::formed && status.size == kMembers ? 1 : 0;
   }
   EXPECT_EQ(told, kMembers);
-  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  EXPECT_LT(seconds, 3 * test::kSlowdown)
+  const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(spent, 3 * test::kSlowdown)
       << "looking at every member for each of them takes minutes";
 }
 
 TEST(GroupStatusTest, ThoseWhoTimeOutTogetherAreToldWhoWasMissing) {
   constexpr std::uint32_t kMembers = 16'384;
-  Crowd crowd(kMembers);
-  Join join = join_of(kMembers, kMembers);
+  StatusCrowd crowd(kMembers);
+  Join join = join_group(kMembers, kMembers);
   join.policy.ttl = limits::kMemberTtlMax;
   for (std::uint64_t i = 1; i <= kMembers; ++i) crowd.ask(i, join);
   crowd.ask(77, Goodbye{});
@@ -99,15 +99,15 @@ TEST(GroupStatusTest, ThoseWhoTimeOutTogetherAreToldWhoWasMissing) {
     ASSERT_EQ(reply.result.error().missing.size(), 1U) << reply.result.error().detail;
     ASSERT_EQ(reply.result.error().missing[0].rank, 76U);
   }
-  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  EXPECT_LT(seconds, 3 * test::kSlowdown)
+  const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(spent, 3 * test::kSlowdown)
       << "looking at every member for each of them takes minutes";
 }
 
 TEST(GroupStatusTest, ANoticeToAllCostsEachOfThemItsOwnRow) {
   constexpr std::uint32_t kMembers = 16'384;
-  Crowd crowd(kMembers);
-  for (std::uint64_t i = 1; i <= kMembers; ++i) crowd.ask(i, join_of(kMembers, kMembers));
+  StatusCrowd crowd(kMembers);
+  for (std::uint64_t i = 1; i <= kMembers; ++i) crowd.ask(i, join_group(kMembers, kMembers));
   Notify notify{"g", Notice::Kind::preempt, {}, "", std::chrono::minutes(5), "maintenance"};
   for (Rank rank = 0; rank < kMembers; ++rank) notify.ranks.push_back(rank);
   const std::clock_t start = std::clock();
@@ -124,14 +124,14 @@ TEST(GroupStatusTest, ANoticeToAllCostsEachOfThemItsOwnRow) {
     bytes += bytes_of(crowd.ask(i, Leave{"g", 0, Leave::Kind::finish, ""}));
   }
   EXPECT_LT(bytes, 4U * kMembers * 512) << "asked, acknowledged, left, and the group's row with it";
-  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  EXPECT_LT(seconds, 3 * test::kSlowdown)
+  const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(spent, 3 * test::kSlowdown)
       << "looking at every member for each of them takes minutes";
 }
 
 TEST(GroupStatusTest, AllChangesOfATickAreOneNews) {
-  Crowd crowd(5);
-  Join join = join_of(2, 4);
+  StatusCrowd crowd(5);
+  Join join = join_group(2, 4);
   crowd.ask(1, join);
   crowd.ask(2, join);
   crowd.tick(join.policy.last_call + milliseconds(1));  // 1 and 2 are a generation

@@ -7,17 +7,18 @@
 
 #include <random>
 
+#include "tests/unit/core/two_sessions.h"
+
 namespace c10dd::core {
 namespace {
 
-TimePoint at(int seconds) { return TimePoint(std::chrono::seconds(seconds)); }
 Watch key(const Bytes& name, Revision from = 1) { return {name, false, from, 0, Duration{0}}; }
 Watch prefix(const Bytes& name, Revision from = 1) { return {name, true, from, 0, Duration{0}}; }
 
 /// A History and the rows that it would find after a restart.
-class World {
+class Watched {
  public:
-  explicit World(const Quotas& quotas = {}) : quotas_(quotas), history_(0, quotas) {}
+  explicit Watched(const Quotas& quotas = {}) : quotas_(quotas), history_(0, quotas) {}
 
   void set(const Bytes& name, Revision revision, const Bytes& value = "v") {
     history_.add({revision, false, name, value}, rows_);
@@ -77,7 +78,7 @@ Quotas few(std::size_t changes) {
 }
 
 TEST(History, TellsWhatConcernsAWatchInOrder) {
-  World world;
+  Watched world;
   world.set("a", 1);
   world.set("ab", 1);
   world.set("b", 2);
@@ -96,7 +97,7 @@ TEST(History, TellsWhatConcernsAWatchInOrder) {
 }
 
 TEST(History, KeepsNoRowOfWhatNobodyWatches) {
-  World world;
+  Watched world;
   world.set("a", 1);
   EXPECT_EQ(world.rows(), 0u);
   world.restart();
@@ -105,7 +106,7 @@ TEST(History, KeepsNoRowOfWhatNobodyWatches) {
 }
 
 TEST(History, KeepsRowsOfWhatIsWatchedFromThenOn) {
-  World world;
+  Watched world;
   world.set("dir/a", 1);
   world.watched(prefix("dir/"), 1);
   world.watched(key("k"), 1);
@@ -125,7 +126,7 @@ TEST(History, KeepsRowsOfWhatIsWatchedFromThenOn) {
 }
 
 TEST(History, DropsTheOldestRevisionAsAWhole) {
-  World world(few(3));
+  Watched world(few(3));
   world.set("a", 1);
   world.set("b", 1);
   world.set("c", 2);
@@ -136,7 +137,7 @@ TEST(History, DropsTheOldestRevisionAsAWhole) {
 }
 
 TEST(History, DropsRowsOfItsOwnBoundAndRemembersThat) {
-  World world(few(2));
+  Watched world(few(2));
   world.watched(key("k"), 0);
   for (Revision revision = 1; revision <= 4; ++revision) world.set("k", revision);
   EXPECT_EQ(world.read(key("k")), "from 3");
@@ -152,7 +153,7 @@ TEST(History, DropsRowsOfItsOwnBoundAndRemembersThat) {
 TEST(History, HoldsItsBytes) {
   Quotas quotas;
   quotas.history_bytes = 3'000;
-  World world(quotas);
+  Watched world(quotas);
   world.watched(prefix("kept/"), 0);
   for (Revision revision = 1; revision <= 100; ++revision) {
     world.set(revision % 2 == 0 ? "kept/k" : "k", revision, Bytes(900, 'x'));
@@ -168,7 +169,7 @@ TEST(History, HoldsItsBytes) {
 }
 
 TEST(History, ForgetsWhatNobodyHasAskedFor) {
-  World world;
+  Watched world;
   const int minutes = 60;
   world.watched(key("a"), 0, 0);
   world.watched(prefix("a"), 0, 4 * minutes);
@@ -192,7 +193,7 @@ TEST(History, ForgetsWhatNobodyHasAskedFor) {
 }
 
 TEST(History, GivesWatchesTheirTimeAfterARestart) {
-  World world;
+  Watched world;
   world.watched(key("a"), 0, 0);
   world.restart(1'000);
   EXPECT_EQ(world.history().next_deadline(), at(1'600));
@@ -220,7 +221,7 @@ TEST(History, RefusesDamagedRows) {
 /// Random changes, watches, restarts: what is read equals what was done, or is refused.
 TEST(History, LosesAndInventsNothing) {
   std::mt19937_64 random(5);
-  World world(few(20));
+  Watched world(few(20));
   std::vector<std::pair<Revision, Bytes>> all;
   const auto name = [&] { return Bytes(1 + random() % 2, static_cast<char>('a' + random() % 3)); };
   std::size_t heard = 0;

@@ -3,21 +3,19 @@
 #include <gtest/gtest.h>
 
 #include "daemon/core/job.h"
-#include "daemon/core/planted.h"
 #include "protocol/metric_catalog.h"
+#include "tests/unit/core/active_plant.h"
 
 namespace c10dd::core {
 namespace {
 
-std::optional<Planted> active;
-
 class JobAudit : public testing::Test {
  protected:
   JobAudit() {
-    active.reset();
+    active_plant.reset();
     for (std::uint64_t n = 1; n <= 3; ++n) hello(n);
   }
-  ~JobAudit() override { active.reset(); }
+  ~JobAudit() override { active_plant.reset(); }
 
   void hello(std::uint64_t session) {
     Hello hello;
@@ -54,7 +52,7 @@ class JobAudit : public testing::Test {
   template <class Steps>
   void finds(Planted fault, const std::string& text, Steps steps) {
     EXPECT_EQ(job_.audit(), std::nullopt);
-    active = fault;
+    active_plant = fault;
     steps();
     const Finding found = job_.audit();
     ASSERT_TRUE(found);
@@ -157,7 +155,5 @@ TEST_F(JobAudit, FindsNothingWhenAllIsLeftInOrder) {
 }
 
 }  // namespace
-
-bool planted(Planted one) { return active == one; }
 
 }  // namespace c10dd::core

@@ -25,6 +25,7 @@
 
 #include "daemon/core/job.h"
 #include "protocol/native_wire.h"
+#include "tests/paths.h"
 #include "tests/unit/core/script_group_words.h"
 #include "tests/unit/core/script_replies.h"
 
@@ -281,7 +282,8 @@ TEST_P(Script, HoldsLineByLine) {
 
 std::vector<std::string> scripts() {
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(C10DD_SCRIPTS)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::source_folder() + "/tests/unit/core/scripts")) {
     paths.push_back(entry.path());
   }
   std::ranges::sort(paths);

@@ -5,15 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/core/two_sessions.h"
+
 namespace c10dd::core {
 namespace {
 
-constexpr SessionId kFirst{0, 1};
-constexpr SessionId kSecond{0, 2};
 using Keys = std::vector<Bytes>;
 
-TimePoint at(int seconds) { return TimePoint(std::chrono::seconds(seconds)); }
-Expiry brief(int seconds) { return {std::chrono::seconds(seconds), {}}; }
+Expiry brief(int ttl) { return {std::chrono::seconds(ttl), {}}; }
 Expiry owned(const SessionId& owner) { return {Duration{0}, owner}; }
 
 TEST(Lifetimes, EndKeysInOrderOfTheirTime) {

@@ -6,13 +6,10 @@
 
 #include <random>
 
+#include "tests/unit/core/two_sessions.h"
+
 namespace c10dd::core {
 namespace {
-
-constexpr SessionId kFirst{0, 1};
-constexpr SessionId kSecond{0, 2};
-
-TimePoint at(int seconds) { return TimePoint(std::chrono::seconds(seconds)); }
 
 Pending::Waiter waiter(SessionId session, std::uint64_t sequence, std::vector<Bytes> tokens,
                        int deadline) {

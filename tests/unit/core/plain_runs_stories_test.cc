@@ -3,16 +3,14 @@
 // planted faults.
 #include <gtest/gtest.h>
 
-#include "daemon/core/planted.h"
+#include "tests/unit/core/active_plant.h"
 #include "tests/unit/core/launch_stories.h"
 
 namespace c10dd::core {
 namespace {
 
-std::optional<Planted> active;
-
 TEST(PlainRunsStories, Hold) {
-  active.reset();
+  active_plant.reset();
   for (std::uint64_t seed = 1; seed <= 10'000; ++seed) {
     const auto wrong = LaunchStory(seed).tell();
     ASSERT_FALSE(wrong) << "seed " << seed << ": " << *wrong;
@@ -22,10 +20,10 @@ TEST(PlainRunsStories, Hold) {
 class PlainRunsFault : public testing::TestWithParam<Planted> {};
 
 TEST_P(PlainRunsFault, IsFound) {
-  active = GetParam();
+  active_plant = GetParam();
   std::optional<std::string> wrong;
   for (std::uint64_t seed = 1; seed <= 200 && !wrong; ++seed) wrong = LaunchStory(seed).tell();
-  active.reset();
+  active_plant.reset();
   EXPECT_TRUE(wrong);
 }
 
@@ -36,7 +34,5 @@ INSTANTIATE_TEST_SUITE_P(Each, PlainRunsFault,
                                          Planted::dead_holder_counts));
 
 }  // namespace
-
-bool planted(Planted one) { return active == one; }
 
 }  // namespace c10dd::core

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions at their bounds, and their rows, which scripts do not see.
+// Sessions at_ms their bounds, and their rows, which scripts do not see.
 #include "daemon/core/sessions.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace c10dd::core {
 namespace {
 
-TimePoint at(std::uint64_t ms) {
+TimePoint at_ms(std::uint64_t ms) {
   return TimePoint(std::chrono::milliseconds(static_cast<std::int64_t>(ms)));
 }
 
@@ -36,7 +36,7 @@ class World {
   void open(const Hello& hello, std::uint64_t ms) {
     ASSERT_TRUE(sessions.check_open(hello));
     if (const auto surplus = sessions.surplus(hello)) close(*surplus, true);
-    sessions.open(hello, hello.session.low, 0, at(ms), rows);
+    sessions.open(hello, hello.session.low, 0, at_ms(ms), rows);
   }
   void close(const SessionId& id, bool remembered) {
     sessions.close(id, Ending::expired, remembered, 9, rows);
@@ -63,7 +63,7 @@ class World {
       EXPECT_TRUE(next->restore({Row::Kind::put, key, value}));
     }
     EXPECT_TRUE(next->drop_ended());
-    next->resume(at(0));
+    next->resume(at_ms(0));
     return next;
   }
 
@@ -83,8 +83,8 @@ TEST(Sessions, GiveUpTheOneThatWouldEndNextToMakeRoom) {
   for (std::uint64_t i = 1; i <= 3; ++i) world.open(hello(i), 0);
   EXPECT_EQ(world.sessions.check_open(hello(9)).error().code, Code::quota_exceeded);
   EXPECT_TRUE(world.sessions.check_open(hello(2)));
-  world.sessions.disconnect({3, 1}, at(30));
-  world.sessions.disconnect({3, 2}, at(20));
+  world.sessions.disconnect({3, 1}, at_ms(30));
+  world.sessions.disconnect({3, 2}, at_ms(20));
   EXPECT_EQ(world.sessions.surplus(hello(1)), std::nullopt);
   EXPECT_EQ(world.sessions.surplus(hello(9)), (SessionId{3, 2}));
   world.open(hello(9), 40);
@@ -101,15 +101,15 @@ TEST(Sessions, EndAfterTheirTimeWithoutAConnection) {
   world.open(brief, 0);
   world.open(hello(2), 0);
   EXPECT_EQ(world.sessions.next_deadline(), std::nullopt);
-  world.sessions.disconnect({3, 2}, at(0));
-  world.sessions.disconnect({3, 1}, at(500));
-  world.sessions.disconnect({3, 1}, at(900));  // it is away already
-  EXPECT_EQ(world.sessions.next_deadline(), at(2'500));
-  EXPECT_TRUE(world.sessions.due(at(2'499), 10).empty());
-  EXPECT_EQ(world.sessions.due(at(2'500), 10), (std::vector<SessionId>{{3, 1}}));
-  EXPECT_EQ(world.sessions.due(at(1'000'000), 1), (std::vector<SessionId>{{3, 1}}));
+  world.sessions.disconnect({3, 2}, at_ms(0));
+  world.sessions.disconnect({3, 1}, at_ms(500));
+  world.sessions.disconnect({3, 1}, at_ms(900));  // it is away already
+  EXPECT_EQ(world.sessions.next_deadline(), at_ms(2'500));
+  EXPECT_TRUE(world.sessions.due(at_ms(2'499), 10).empty());
+  EXPECT_EQ(world.sessions.due(at_ms(2'500), 10), (std::vector<SessionId>{{3, 1}}));
+  EXPECT_EQ(world.sessions.due(at_ms(1'000'000), 1), (std::vector<SessionId>{{3, 1}}));
   world.open(brief, 2'400);
-  EXPECT_EQ(world.sessions.due(at(1'000'000), 10), (std::vector<SessionId>{{3, 2}}));
+  EXPECT_EQ(world.sessions.due(at_ms(1'000'000), 10), (std::vector<SessionId>{{3, 2}}));
   world.close({3, 2}, false);
   EXPECT_EQ(world.sessions.next_deadline(), std::nullopt);
 }
@@ -273,8 +273,8 @@ TEST(Sessions, ComeBackWithWhatWasKept) {
   EXPECT_EQ(next->connected(), 0u);
   EXPECT_EQ(next->find({3, 1})->replies.find(7)->second.revision, 9u);
   EXPECT_EQ(next->find({3, 1})->deliveries.at(8).item(), (ItemId{9, 2}));
-  EXPECT_EQ(next->due(at(3'000), 10), (std::vector<SessionId>{{3, 2}}));
-  EXPECT_EQ(next->due(at(5'000), 10), (std::vector<SessionId>{{3, 2}, {3, 1}}));
+  EXPECT_EQ(next->due(at_ms(3'000), 10), (std::vector<SessionId>{{3, 2}}));
+  EXPECT_EQ(next->due(at_ms(5'000), 10), (std::vector<SessionId>{{3, 2}, {3, 1}}));
 }
 
 TEST(Sessions, ChangeTheirTimeForTheNextDaemonToo) {
@@ -286,7 +286,7 @@ TEST(Sessions, ChangeTheirTimeForTheNextDaemonToo) {
   world.keep({3, 1}, 1, stored(1));
   own.expiry = std::chrono::seconds(50);
   world.open(own, 1);
-  EXPECT_EQ(world.restart()->next_deadline(), at(50'000));
+  EXPECT_EQ(world.restart()->next_deadline(), at_ms(50'000));
   own.expiry = std::chrono::seconds(0);
   world.open(own, 2);
   EXPECT_EQ(world.restart()->next_deadline(), TimePoint(limits::kSessionExpiry));
@@ -299,7 +299,7 @@ TEST(Sessions, RememberTheNewestThatHaveEnded) {
   EXPECT_EQ(world.sessions.check_open(hello(1)).error().code, Code::session_expired);
   EXPECT_EQ(world.restart()->check_open(hello(1)).error().code, Code::session_expired);
   for (std::uint64_t i = 2; i <= limits::kExpiredKept + 1; ++i) {
-    world.sessions.open(hello(i), i, 0, at(0), world.rows);
+    world.sessions.open(hello(i), i, 0, at_ms(0), world.rows);
     world.sessions.close({3, i}, Ending::expired, true, i, world.rows);
   }
   const std::unique_ptr<const Sessions> next = world.restart();
@@ -321,14 +321,14 @@ TEST(Sessions, AlwaysRememberThoseThatWereReplaced) {
 TEST(Sessions, AreAwayForAWhileAndThenGone) {
   World world;
   const SessionId id{3, 1};
-  EXPECT_EQ(world.sessions.presence(id, at(0)), Presence::gone);
+  EXPECT_EQ(world.sessions.presence(id, at_ms(0)), Presence::gone);
   world.open(hello(1), 0);
-  EXPECT_EQ(world.sessions.presence(id, at(900'000)), Presence::present);
-  world.sessions.disconnect(id, at(1'000));
-  EXPECT_EQ(world.sessions.presence(id, at(2'999)), Presence::away);
-  EXPECT_EQ(world.sessions.presence(id, at(3'000)), Presence::gone);
+  EXPECT_EQ(world.sessions.presence(id, at_ms(900'000)), Presence::present);
+  world.sessions.disconnect(id, at_ms(1'000));
+  EXPECT_EQ(world.sessions.presence(id, at_ms(2'999)), Presence::away);
+  EXPECT_EQ(world.sessions.presence(id, at_ms(3'000)), Presence::gone);
   world.open(hello(1), 4'000);
-  EXPECT_EQ(world.sessions.presence(id, at(4'000)), Presence::present);
+  EXPECT_EQ(world.sessions.presence(id, at_ms(4'000)), Presence::present);
 }
 
 TEST(Sessions, AreAwayForLongerAfterARestart) {

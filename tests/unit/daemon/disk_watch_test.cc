@@ -16,16 +16,16 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMiBOfDisk = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMoreThanAnyDisk = std::uint64_t{1} << 62;
 
 class DiskWatchTest : public testing::Test {
  protected:
   DiskWatchTest() {
     options_.engine = "rocksdb:" + home_.path();
-    options_.disk_ballast = kMiB;
-    options_.disk_reserve = kMiB;
-    options_.disk_minimum = kMiB;
+    options_.disk_ballast = kMiBOfDisk;
+    options_.disk_reserve = kMiBOfDisk;
+    options_.disk_minimum = kMiBOfDisk;
   }
 
   /// Starts a watch, which measures once.
@@ -54,7 +54,7 @@ TEST_F(DiskWatchTest, KeepsABallastFileWhileThereIsRoom) {
   start();
   EXPECT_EQ(gate_.room(), core::DiskRoom::enough);
   ASSERT_TRUE(ballast());
-  EXPECT_EQ(std::filesystem::file_size(home_.path() + "/ballast"), kMiB);
+  EXPECT_EQ(std::filesystem::file_size(home_.path() + "/ballast"), kMiBOfDisk);
   EXPECT_EQ(relieved_, 0);
   watch_->engine_failed();
   EXPECT_TRUE(ballast()) << "the disk is not the cause";

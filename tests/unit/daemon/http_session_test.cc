@@ -13,14 +13,13 @@
 #include "protocol/limits.h"
 #include "tests/unit/daemon/fake_operations.h"
 #include "tests/unit/daemon/memory_stream.h"
+#include "tests/unit/daemon/samples.h"
 #include "tests/unit/daemon/small_daemon.h"
 
 namespace c10dd::daemon {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class HttpSessionTest : public testing::Test {
  protected:

@@ -11,7 +11,7 @@
 namespace c10dd::daemon {
 namespace {
 
-const std::string kGet = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
+const std::string kGetLivez = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// Parses all bytes at once. Returns the status of the refusal, 0 for a request, -1 if more bytes
 /// are needed.
@@ -46,7 +46,7 @@ HttpReply ask(const std::string& method, const std::string& target) {
 
 TEST(HttpReader, ReadsARequestHoweverItsBytesArrive) {
   for (const std::string& bytes :
-       {kGet, std::string("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"),
+       {kGetLivez, std::string("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"),
         std::string("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
                     "3\r\nabc\r\n0\r\n\r\n")}) {
     for (std::size_t split = 0; split < bytes.size(); ++split) {
@@ -64,7 +64,7 @@ TEST(HttpReader, ReadsARequestHoweverItsBytesArrive) {
 
 TEST(HttpReader, LeavesTheNextRequestAlone) {
   HttpReader reader;
-  EXPECT_EQ(reader.put(kGet + "HEAD / HTTP/1.1\r\n"), kGet.size());
+  EXPECT_EQ(reader.put(kGetLivez + "HEAD / HTTP/1.1\r\n"), kGetLivez.size());
   EXPECT_EQ(reader.request()->target, "/livez");
   EXPECT_EQ(reader.put("HEAD"), 0u);
 }
@@ -75,7 +75,7 @@ TEST(HttpReader, KnowsWhetherTheConnectionIsKept) {
     reader.put(bytes);
     return reader.request().value().keep_alive;
   };
-  EXPECT_TRUE(kept(kGet));
+  EXPECT_TRUE(kept(kGetLivez));
   EXPECT_FALSE(kept("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
   EXPECT_FALSE(kept("GET / HTTP/1.0\r\n\r\n"));
   EXPECT_TRUE(kept("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));

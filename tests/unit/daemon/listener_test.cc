@@ -19,6 +19,7 @@
 #include "daemon/net/native_session.h"
 #include "protocol/native_wire.h"
 #include "tests/unit/daemon/fake_operations.h"
+#include "tests/unit/daemon/samples.h"
 #include "tests/unit/daemon/small_daemon.h"
 #include "tests/unit/daemon/tcpstore_entry.h"
 #include "tests/unit/dead_peer.h"
@@ -27,8 +28,6 @@ namespace c10dd::daemon {
 namespace {
 
 using asio::ip::tcp;
-
-const std::string kGet = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 class ListenerTest : public testing::Test {
  protected:

@@ -9,14 +9,13 @@
 #include "daemon/net/native_session.h"
 #include "protocol/limits.h"
 #include "tests/unit/daemon/native_peer.h"
+#include "tests/unit/daemon/samples.h"
 #include "tests/unit/daemon/small_daemon.h"
 
 namespace c10dd::daemon {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 /// Another connection that holds most of what all connections together may hold.
 struct Neighbour final : BudgetSink {

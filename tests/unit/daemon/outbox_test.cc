@@ -13,11 +13,10 @@
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
 #include "tests/unit/daemon/memory_stream.h"
+#include "tests/unit/daemon/samples.h"
 
 namespace c10dd::daemon {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class OutboxTest : public testing::Test {
  protected:

@@ -14,6 +14,7 @@
 #include "protocol/native_wire.h"
 #include "tests/unit/daemon/fake_operations.h"
 #include "tests/unit/daemon/memory_stream.h"
+#include "tests/unit/daemon/samples.h"
 #include "tests/unit/daemon/small_daemon.h"
 #include "tests/unit/daemon/tcpstore_entry.h"
 
@@ -21,7 +22,6 @@ namespace c10dd::daemon {
 namespace {
 
 const std::string kMagic(native::kMagic);
-const std::string kGet = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 class ReceptionTest : public testing::Test {
  protected:

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "daemon/shard/loop.h"
+#include "tests/unit/daemon/samples.h"
 
 namespace c10dd::daemon {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 struct Sink final : BudgetSink {
   explicit Sink(Loop& of) : loop(of) {}

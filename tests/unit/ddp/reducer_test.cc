@@ -17,8 +17,8 @@
 namespace c10dd::ddp {
 namespace {
 
-using testing::open_groups;
-using testing::run_ranks;
+using test::open_groups;
+using test::run_ranks;
 
 constexpr Rank kSize = 3;
 constexpr double kFloatMb = 4.0 / (1 << 20);  // the cap that holds one float

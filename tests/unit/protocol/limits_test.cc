@@ -56,7 +56,7 @@ TEST(Ops, HaveUniqueNamesAndAreFoundByCode) {
       EXPECT_EQ(Op::op.dedup, Dedup::none) << Op::op.name;
     }
   });
-  EXPECT_EQ(count, std::variant_size_v<Request>);
+  EXPECT_EQ(count, std::variant_size_v<detail::AnyRequest>);
   EXPECT_EQ(find_op(0), nullptr);
   EXPECT_EQ(find_op(255), nullptr);
 }

@@ -17,6 +17,7 @@
 #include "protocol/codes.h"
 #include "protocol/exit_codes.h"
 #include "protocol/ops.h"
+#include "tests/paths.h"
 
 namespace c10dd {
 namespace {
@@ -24,7 +25,7 @@ namespace {
 using Cells = std::vector<std::string>;
 
 std::string page(const std::string& path) {
-  std::ifstream file(std::string(C10DD_SOURCE) + "/" + path);
+  std::ifstream file(test::source_folder() + "/" + path);
   EXPECT_TRUE(file) << path;
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -138,7 +139,7 @@ TEST(Pages, ProtocolHasTheOperations) {
 
 TEST(Pages, ProtocolHasTheAnswers) {
   std::vector<Cells> expected;
-  boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, ReplyBody>>(
+  boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, detail::AnyReply>>(
       [&]<class Body>(std::type_identity<Body>) {
         expected.push_back({std::string(type_name<Body>()), fields_of<Body>()});
       });

@@ -12,7 +12,7 @@
 namespace c10dd::store {
 namespace {
 
-constexpr JobNumber kJob = 7;
+constexpr JobNumber kSharedJob = 7;
 
 /// Opens engines and links to the fleet for several daemons on one state.
 class SharedEngine : public testing::TestWithParam<std::string> {
@@ -42,12 +42,13 @@ class SharedEngine : public testing::TestWithParam<std::string> {
     ASSERT_TRUE(reading) << reading.error().detail;
   }
 
-  ClaimReply claim(std::uint64_t process, const ClaimTerms& terms = {}, JobNumber job = kJob) {
+  ClaimReply claim(std::uint64_t process, const ClaimTerms& terms = {},
+                   JobNumber job = kSharedJob) {
     Result<ClaimReply> reply = engine(process).claim(job, terms);
     EXPECT_TRUE(reply) << reply.error().detail;
     return reply ? *reply : ClaimReply(Gone{});
   }
-  Epoch owned(std::uint64_t process, const ClaimTerms& terms = {}, JobNumber job = kJob) {
+  Epoch owned(std::uint64_t process, const ClaimTerms& terms = {}, JobNumber job = kSharedJob) {
     const ClaimReply reply = claim(process, terms, job);
     EXPECT_TRUE(std::holds_alternative<Claim>(reply)) << "process " << process;
     return std::holds_alternative<Claim>(reply) ? std::get<Claim>(reply).epoch : 0;
@@ -75,7 +76,7 @@ TEST_P(SharedEngine, RefusesAJobOfAnotherDaemon) {
   EXPECT_EQ(held(2), (Holder{{epoch, 1}, 1}));
   beat(1);
   EXPECT_EQ(held(2), (Holder{{epoch, 1}, 2}));
-  EXPECT_EQ(commit(1, batch(kJob, epoch, 0, "a", "1")), Outcome::durable)
+  EXPECT_EQ(commit(1, batch(kSharedJob, epoch, 0, "a", "1")), Outcome::durable)
       << "a refusal changes nothing";
   EXPECT_GT(owned(1), epoch) << "its own job";
 }
@@ -90,9 +91,9 @@ TEST_P(SharedEngine, GivesAJobOverItsOwnerOnlyIfNeitherHasMoved) {
   EXPECT_EQ(held(2, {.over = again}).owner, (Owner{newer, 1})) << "it has claimed the job again";
   const Epoch taken = owned(2, {.over = held(2)});
   EXPECT_GT(taken, newer);
-  EXPECT_EQ(commit(1, batch(kJob, epoch, 0, "a", "1")), Outcome::fenced);
-  EXPECT_EQ(commit(1, batch(kJob, newer, 0, "a", "1")), Outcome::fenced);
-  EXPECT_EQ(commit(2, batch(kJob, taken, 0, "a", "2")), Outcome::durable);
+  EXPECT_EQ(commit(1, batch(kSharedJob, epoch, 0, "a", "1")), Outcome::fenced);
+  EXPECT_EQ(commit(1, batch(kSharedJob, newer, 0, "a", "1")), Outcome::fenced);
+  EXPECT_EQ(commit(2, batch(kSharedJob, taken, 0, "a", "2")), Outcome::durable);
   EXPECT_EQ(held(1).owner, (Owner{taken, 2}));
 }
 
@@ -102,10 +103,10 @@ TEST_P(SharedEngine, GivesAJobWhoseOwnerHasLeftOrReleasedIt) {
   EXPECT_EQ(held(2).owner.process, 1U) << "a row with other heartbeats stays";
   ASSERT_TRUE(fleet_->remove(1, 1));
   owned(2);
-  EXPECT_EQ(engine(1).release({kJob, epoch}).error().code, Code::not_owner);
+  EXPECT_EQ(engine(1).release({kSharedJob, epoch}).error().code, Code::not_owner);
   beat(1);
   const Epoch newer = owned(1, {.over = held(1)});
-  EXPECT_TRUE(engine(1).release({kJob, newer}));
+  EXPECT_TRUE(engine(1).release({kSharedJob, newer}));
   owned(2);
 }
 
@@ -114,12 +115,12 @@ TEST_P(SharedEngine, HandsAJobToOneDaemon) {
                         : std::move(open_engine(server_->url(), {.process = 3}).value());
   beat(3);
   const Epoch epoch = owned(1);
-  ASSERT_EQ(commit(1, batch(kJob, epoch, 0, "a", "1")), Outcome::durable);
-  ASSERT_TRUE(engine(1).hand_over({kJob, epoch}, 2));
-  EXPECT_EQ(commit(1, batch(kJob, epoch, 1, "b", "1")), Outcome::fenced);
-  const Ownership former{kJob, epoch};
+  ASSERT_EQ(commit(1, batch(kSharedJob, epoch, 0, "a", "1")), Outcome::durable);
+  ASSERT_TRUE(engine(1).hand_over({kSharedJob, epoch}, 2));
+  EXPECT_EQ(commit(1, batch(kSharedJob, epoch, 1, "b", "1")), Outcome::fenced);
+  const Ownership former{kSharedJob, epoch};
   EXPECT_EQ(engine(1).confirm({&former, 1}), std::vector<Outcome>{Outcome::fenced});
-  EXPECT_EQ(engine(1).hand_over({kJob, epoch}, 3).error().code, Code::not_owner);
+  EXPECT_EQ(engine(1).hand_over({kSharedJob, epoch}, 3).error().code, Code::not_owner);
   EXPECT_EQ(held(3).owner.process, 2U) << "also before daemon 2 has claimed it";
   EXPECT_EQ(held(1).owner.process, 2U);
   const ClaimReply claimed = claim(2);
@@ -129,7 +130,7 @@ TEST_P(SharedEngine, HandsAJobToOneDaemon) {
 }
 
 TEST_P(SharedEngine, AJobHandedToADaemonThatDiesGoesToTheNext) {
-  ASSERT_TRUE(engine(1).hand_over({kJob, owned(1)}, 2));
+  ASSERT_TRUE(engine(1).hand_over({kSharedJob, owned(1)}, 2));
   EXPECT_GT(owned(1, {.over = held(1)}), 0U);
 }
 
@@ -137,7 +138,7 @@ TEST_P(SharedEngine, TellsTheOwners) {
   const Epoch seven = owned(1);
   const Epoch eight = owned(2, {}, 8);
   ASSERT_TRUE(engine(1).release({9, owned(1, {}, 9)}));
-  const std::vector<JobNumber> jobs{8, 9, kJob, 4711};
+  const std::vector<JobNumber> jobs{8, 9, kSharedJob, 4711};
   const auto owners = fleet_->owners(jobs);
   ASSERT_TRUE(owners) << owners.error().detail;
   EXPECT_EQ(*owners, (std::vector<std::optional<Owner>>{Owner{eight, 2}, std::nullopt,
@@ -153,9 +154,10 @@ TEST_P(SharedEngine, ClaimsOnlyWhatTheDirectoryHas) {
   const ClaimTerms right{.state = {"i", "one"}, .entry = {"jA", "7"}};
   EXPECT_TRUE(std::holds_alternative<Gone>(claim(1, {.state = right.state, .entry = {"jA", "8"}})));
   EXPECT_TRUE(std::holds_alternative<Gone>(claim(1, {.state = right.state, .entry = {"jB", "7"}})));
-  EXPECT_EQ(engine(1).claim(kJob, {.state = {"i", "two"}}).error().code, Code::state_rolled_back);
+  EXPECT_EQ(engine(1).claim(kSharedJob, {.state = {"i", "two"}}).error().code,
+            Code::state_rolled_back);
   const Result<std::vector<JobNumber>> jobs = engine(1).jobs();
-  EXPECT_EQ(std::ranges::count(*jobs, kJob), 0) << "a refused claim lists no job";
+  EXPECT_EQ(std::ranges::count(*jobs, kSharedJob), 0) << "a refused claim lists no job";
   owned(1, right);
 }
 
@@ -174,31 +176,31 @@ TEST_P(SharedEngine, HasADirectoryWithoutAnOwner) {
 TEST_P(SharedEngine, GuardsAChangeOfTheDirectory) {
   const Epoch epoch = owned(1);
   JobBatch change = batch(0, 0, 0, "a", "1");
-  change.guards = {{kJob, epoch}};
+  change.guards = {{kSharedJob, epoch}};
   const Epoch taken = owned(2, {.over = held(2)});
   EXPECT_EQ(commit(1, change), Outcome::fenced);
-  change.guards = {{kJob, taken}};
+  change.guards = {{kSharedJob, taken}};
   EXPECT_EQ(commit(2, change), Outcome::durable);
 }
 
 TEST_P(SharedEngine, ForgetsOnlyMarkedJobs) {
   const Epoch epoch = owned(1);
-  ASSERT_EQ(commit(1, batch(kJob, epoch, 0, "a", "1")), Outcome::durable);
-  ASSERT_TRUE(engine(1).forget(kJob, {"m7", "7"}));
-  EXPECT_EQ(rows_of(engine(1), kJob).size(), 1U);
+  ASSERT_EQ(commit(1, batch(kSharedJob, epoch, 0, "a", "1")), Outcome::durable);
+  ASSERT_TRUE(engine(1).forget(kSharedJob, {"m7", "7"}));
+  EXPECT_EQ(rows_of(engine(1), kSharedJob).size(), 1U);
   ASSERT_EQ(commit(1, batch(0, 0, 0, "m7", "7")), Outcome::durable);
-  ASSERT_TRUE(engine(1).forget(kJob, {"m7", "7"}));
-  EXPECT_TRUE(rows_of(engine(1), kJob).empty());
+  ASSERT_TRUE(engine(1).forget(kSharedJob, {"m7", "7"}));
+  EXPECT_TRUE(rows_of(engine(1), kSharedJob).empty());
   const Result<std::vector<JobNumber>> jobs = engine(1).jobs();
-  EXPECT_EQ(std::ranges::count(*jobs, kJob), 0);
-  EXPECT_EQ(commit(1, batch(kJob, epoch, 1, "b", "1")), Outcome::absent);
+  EXPECT_EQ(std::ranges::count(*jobs, kSharedJob), 0);
+  EXPECT_EQ(commit(1, batch(kSharedJob, epoch, 1, "b", "1")), Outcome::absent);
 }
 
 TEST_P(SharedEngine, CommitsAndConfirmsTogether) {
   const Epoch epoch = owned(1);
   const Epoch other = owned(1, {}, 8);
-  const JobBatch change = batch(kJob, epoch, 0, "a", "1");
-  const std::vector<Ownership> owners{{8, other}, {8, other + 1}, {kJob, epoch}};
+  const JobBatch change = batch(kSharedJob, epoch, 0, "a", "1");
+  const std::vector<Ownership> owners{{8, other}, {8, other + 1}, {kSharedJob, epoch}};
   const Engine::Outcomes outcomes = engine(1).commit_and_confirm({&change, 1}, owners);
   EXPECT_EQ(outcomes.commits, std::vector<Outcome>{Outcome::durable});
   EXPECT_EQ(outcomes.confirms,

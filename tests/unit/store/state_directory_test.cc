@@ -17,7 +17,7 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 
-bool contains(const std::string& text, const std::string& part) {
+bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -80,8 +80,8 @@ TEST_F(StateDirectoryTest, RefusesADirectoryThatIsHeldAndNamesTheHolder) {
   const auto second = StateDirectory::open(path("state"));
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Code::unavailable);
-  EXPECT_TRUE(contains(second.error().detail, path("state"))) << second.error().detail;
-  EXPECT_TRUE(contains(second.error().detail, "pid " + std::to_string(child) + ";"))
+  EXPECT_TRUE(mentions(second.error().detail, path("state"))) << second.error().detail;
+  EXPECT_TRUE(mentions(second.error().detail, "pid " + std::to_string(child) + ";"))
       << second.error().detail;
 
   ::close(down[1]);
@@ -95,8 +95,8 @@ TEST_F(StateDirectoryTest, RefusesWhatIsNoDirectory) {
     const auto directory = StateDirectory::open(name);
     ASSERT_FALSE(directory);
     EXPECT_EQ(directory.error().code, Code::permission_denied);
-    EXPECT_TRUE(contains(directory.error().detail, name)) << directory.error().detail;
-    EXPECT_TRUE(contains(directory.error().detail, "uid " + std::to_string(::geteuid())))
+    EXPECT_TRUE(mentions(directory.error().detail, name)) << directory.error().detail;
+    EXPECT_TRUE(mentions(directory.error().detail, "uid " + std::to_string(::geteuid())))
         << directory.error().detail;
   }
   EXPECT_EQ(StateDirectory::open("").error().code, Code::invalid_argument);
@@ -119,8 +119,8 @@ TEST_F(StateDirectoryTest, RefusesWhatIsNotWritable) {
   for (const auto* directory : {&existing, &below}) {
     ASSERT_FALSE(*directory);
     EXPECT_EQ(directory->error().code, Code::permission_denied);
-    EXPECT_TRUE(contains(directory->error().detail, path("state"))) << directory->error().detail;
-    EXPECT_TRUE(contains(directory->error().detail, user)) << directory->error().detail;
+    EXPECT_TRUE(mentions(directory->error().detail, path("state"))) << directory->error().detail;
+    EXPECT_TRUE(mentions(directory->error().detail, user)) << directory->error().detail;
   }
 }
 

@@ -10,19 +10,18 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::await;
-using testing::contains;
-using testing::error_of;
-using testing::Groups;
-using testing::on_device;
-using testing::open_groups;
-using testing::run_ranks;
-
-constexpr CallOptions kAsync{.async = true};
+using test::await;
+using test::contains;
+using test::error_of;
+using test::Groups;
+using test::kAsync;
+using test::on_device;
+using test::open_groups;
+using test::run_ranks;
 
 GroupOptions composite() { return {.backend = "cpu:loopback,cuda:nccl", .timeout = 60s}; }
 
-class Composite : public testing::NcclTest {};
+class Composite : public test::NcclTest {};
 
 TEST_F(Composite, AnOperationRunsOnTheBackendOfItsTensors) {
   const Groups groups = open_groups(2, composite());
@@ -124,12 +123,12 @@ TEST_F(Composite, SplitsWithRanksThatAreInNoPart) {
 
 TEST_F(Composite, RanksMustNameTheSameBackends) {
   std::vector<std::string> errors(2);
-  const auto point = std::make_shared<testing::ThreadExchange>(2);
+  const auto point = std::make_shared<test::ThreadExchange>(2);
   run_ranks(2, [&](Rank rank) {
     GroupOptions options = composite();
     if (rank == 1) options.backend = "cpu:loopback,cuda:loopback";
     errors[rank] = error_of([&] {
-      ProcessGroup::open(std::make_shared<testing::ThreadBootstrap>(point, rank),
+      ProcessGroup::open(std::make_shared<test::ThreadBootstrap>(point, rank),
                          {.rank = rank, .size = 2}, options);
     });
   });

@@ -13,18 +13,17 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using testing::await;
-using testing::contains;
-using testing::error_of;
-using testing::Groups;
-using testing::on_device;
-using testing::open_groups;
-using testing::over_nccl;
-using testing::run_ranks;
+using test::await;
+using test::contains;
+using test::error_of;
+using test::Groups;
+using test::kAsync;
+using test::on_device;
+using test::open_groups;
+using test::over_nccl;
+using test::run_ranks;
 
-constexpr CallOptions kAsync{.async = true};
-
-class NcclFailures : public testing::NcclTest {
+class NcclFailures : public test::NcclTest {
  protected:
   /// Returns the text with which a group of two ranks is not opened.
   static std::string error_of_opening(GroupOptions options = over_nccl()) {
@@ -52,11 +51,11 @@ TEST_F(NcclFailures, ALostPeerFailsTheWorkAtOnceAndTheCommunicatorIsAborted) {
 }
 
 TEST_F(NcclFailures, TheDaemonsReasonNamesTheRank) {
-  const auto point = std::make_shared<testing::ThreadExchange>(2);
+  const auto point = std::make_shared<test::ThreadExchange>(2);
   std::shared_ptr<collectives::AbortableGroup> groups[2];
   run_ranks(2, [&](Rank rank) {
     groups[rank] =
-        collectives::open_group(std::make_shared<testing::ThreadBootstrap>(point, rank),
+        collectives::open_group(std::make_shared<test::ThreadBootstrap>(point, rank),
                                 {.rank = rank, .size = 2}, over_nccl(), {.reason_patience = 10s});
   });
   std::vector<float> values(4);
@@ -252,12 +251,10 @@ TEST_F(NcclFailures, TwoRanksOnOneGpuAreRefused) {
 TEST_F(NcclFailures, ASplitThatTimesOutIsCalledSplit) {
   GroupOptions options = over_nccl();
   options.open_timeout = 100ms;
-  const auto point = std::make_shared<testing::ThreadExchange>(2);
+  const auto point = std::make_shared<test::ThreadExchange>(2);
   run_ranks(2, [&](Rank rank) {
-    const auto group =
-        collectives::open_backend({{.rank = rank, .size = 2},
-                                   options,
-                                   std::make_shared<testing::ThreadBootstrap>(point, rank)});
+    const auto group = collectives::open_backend(
+        {{.rank = rank, .size = 2}, options, std::make_shared<test::ThreadBootstrap>(point, rank)});
     if (rank == 1) return;
     const auto none = (*group)->split(nullptr, -1, 0, Clock::now() + 100ms);
     ASSERT_FALSE(none);

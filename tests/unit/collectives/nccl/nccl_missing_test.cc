@@ -8,12 +8,12 @@
 namespace c10dd {
 namespace {
 
-using testing::contains;
-using testing::error_of;
-using testing::open_groups;
-using testing::over_nccl;
+using test::contains;
+using test::error_of;
+using test::open_groups;
+using test::over_nccl;
 
-class NcclMissing : public testing::NcclTest {
+class NcclMissing : public test::NcclTest {
  protected:
   static std::string error() {
     return error_of([] { open_groups(2, over_nccl()); });
@@ -24,8 +24,7 @@ class NcclMissing : public testing::NcclTest {
 TEST_F(NcclMissing, EachErrorSaysInOneSentenceWhatIsMissingAndWhatToDo) {
   setenv("C10DD_CUDA_LIBRARY", "/nonexistent/libcuda.so.1", 1);
   std::string text = error();
-  EXPECT_TRUE(contains(text, "rank 0: nccl: the NVIDIA driver cannot be loaded: "))
-      << text;
+  EXPECT_TRUE(contains(text, "rank 0: nccl: the NVIDIA driver cannot be loaded: ")) << text;
   EXPECT_TRUE(contains(text, "or choose backend gloo")) << text;
   unsetenv("C10DD_CUDA_LIBRARY");
 

@@ -13,15 +13,15 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::await;
-using testing::contains;
-using testing::Groups;
-using testing::on_device;
-using testing::open_groups;
-using testing::over_nccl;
-using testing::run_ranks;
+using test::await;
+using test::contains;
+using test::Groups;
+using test::on_device;
+using test::open_groups;
+using test::over_nccl;
+using test::run_ranks;
 
-class NcclOpening : public testing::NcclTest {
+class NcclOpening : public test::NcclTest {
  protected:
   void SetUp() override {
     NcclTest::SetUp();
@@ -59,9 +59,9 @@ TEST_F(NcclOpening, CommunicatorsAreNonBlockingAndHaveTheNameOfTheGroup) {
 }
 
 /// Counts what a rank asks of its bootstrap.
-class CountingBootstrap final : public Bootstrap {
+class BootstrapOfAll final : public Bootstrap {
  public:
-  CountingBootstrap(std::shared_ptr<testing::ThreadExchange> point, Rank rank)
+  BootstrapOfAll(std::shared_ptr<test::ThreadExchange> point, Rank rank)
       : inner_(std::move(point), rank) {}
   std::vector<std::string> transpose(std::vector<std::string>, Duration) override {
     ADD_FAILURE() << "parts for each rank";
@@ -78,14 +78,14 @@ class CountingBootstrap final : public Bootstrap {
   std::size_t bytes = 0;
 
  private:
-  testing::ThreadBootstrap inner_;
+  test::ThreadBootstrap inner_;
 };
 
 TEST_F(NcclOpening, EachRankSendsOnePartAndOnlyTheFirstOfABlockSendsAnId) {
-  const auto point = std::make_shared<testing::ThreadExchange>(3);
+  const auto point = std::make_shared<test::ThreadExchange>(3);
   const int ids = nccl.ids_made;
   run_ranks(3, [&](Rank rank) {
-    const auto bootstrap = std::make_shared<CountingBootstrap>(point, rank);
+    const auto bootstrap = std::make_shared<BootstrapOfAll>(point, rank);
     const auto group = ProcessGroup::open(bootstrap, {.rank = rank, .size = 3}, over_nccl());
     EXPECT_EQ(bootstrap->calls, 1);
     if (rank == 0) {
@@ -159,7 +159,7 @@ TEST_F(NcclOpening, SplitUsesNcclsSplitAndNoId) {
 }
 
 TEST_F(NcclOpening, TheLimitOfConnectingBeginsAfterTheExchange) {
-  const auto point = std::make_shared<testing::ThreadExchange>(2);
+  const auto point = std::make_shared<test::ThreadExchange>(2);
   GroupOptions options = over_nccl();
   options.open_timeout = 2s;
   nccl.never_connects = true;
@@ -177,7 +177,7 @@ TEST_F(NcclOpening, TheLimitOfConnectingBeginsAfterTheExchange) {
       const auto late = std::chrono::steady_clock::now() + 1500ms;
       EXPECT_TRUE(await([&] { return std::chrono::steady_clock::now() > late; }));
     }
-    const auto group = ProcessGroup::open(std::make_shared<testing::ThreadBootstrap>(point, rank),
+    const auto group = ProcessGroup::open(std::make_shared<test::ThreadBootstrap>(point, rank),
                                           {.rank = rank, .size = 2}, options);
     group->barrier();
   });
@@ -193,15 +193,15 @@ class BrokenBootstrap final : public Bootstrap {
 };
 
 TEST_F(NcclOpening, APartThatCannotMeetDoesNotHoldUpTheOthersInASplit) {
-  const auto point = std::make_shared<testing::ThreadExchange>(4);
-  const auto other = std::make_shared<testing::ThreadExchange>(2);
+  const auto point = std::make_shared<test::ThreadExchange>(4);
+  const auto other = std::make_shared<test::ThreadExchange>(2);
   run_ranks(4, [&](Rank rank) {
     const World world{.rank = rank, .size = 4};
     auto whole = collectives::open_backend(
-        {world, over_nccl(), std::make_shared<testing::ThreadBootstrap>(point, rank)});
+        {world, over_nccl(), std::make_shared<test::ThreadBootstrap>(point, rank)});
     ASSERT_TRUE(whole);
     std::shared_ptr<Bootstrap> bootstrap = std::make_shared<BrokenBootstrap>();
-    if (rank >= 2) bootstrap = std::make_shared<testing::ThreadBootstrap>(other, rank - 2);
+    if (rank >= 2) bootstrap = std::make_shared<test::ThreadBootstrap>(other, rank - 2);
     const collectives::BackendSetup part{
         {.rank = rank % 2, .size = 2, .name = "part"}, over_nccl(), bootstrap};
     const auto deadline = std::chrono::steady_clock::now() + 20s;
@@ -255,10 +255,10 @@ TEST_F(NcclOpening, OpeningAGroupInACallbackFailsAtOnce) {
   stand_in::put_on_default_stream(0, [opened = go.get_future().share()] { opened.wait(); });
   const WorkPtr work = groups[0]->all_reduce(on_device(values, 0), ReduceOp::sum, {.async = true});
   work->on_end([&](Work&) {
-    error.set_value(testing::error_of([] {
-      ProcessGroup::open(std::make_shared<testing::ThreadBootstrap>(
-                             std::make_shared<testing::ThreadExchange>(1), 0),
-                         {.rank = 0, .size = 1}, over_nccl());
+    error.set_value(test::error_of([] {
+      ProcessGroup::open(
+          std::make_shared<test::ThreadBootstrap>(std::make_shared<test::ThreadExchange>(1), 0),
+          {.rank = 0, .size = 1}, over_nccl());
     }));
   });
   go.set_value();

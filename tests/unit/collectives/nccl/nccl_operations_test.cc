@@ -10,22 +10,22 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::contains;
-using testing::each_type;
-using testing::error_of;
-using testing::factor_of;
-using testing::Groups;
-using testing::input_of;
-using testing::Inputs;
-using testing::inputs_of;
-using testing::on_device;
-using testing::open_groups;
-using testing::over_nccl;
-using testing::reduction_of;
-using testing::run_ranks;
+using test::contains;
+using test::each_type;
+using test::error_of;
+using test::factor_of;
+using test::Groups;
+using test::input_of;
+using test::Inputs;
+using test::inputs_of;
+using test::on_device;
+using test::open_groups;
+using test::over_nccl;
+using test::reduction_of;
+using test::run_ranks;
 
 /// The parameters: whether the tensors are on the device, and the number of ranks.
-class NcclOperations : public testing::NcclTest,
+class NcclOperations : public test::NcclTest,
                        public ::testing::WithParamInterface<std::tuple<bool, Rank>> {
  protected:
   Rank size() const { return std::get<1>(GetParam()); }
@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(Places, NcclOperations,
 INSTANTIATE_TEST_SUITE_P(Places, NcclMessages,
                          ::testing::Combine(::testing::Bool(), ::testing::Values(2, 3, 4)), name);
 
-class NcclForms : public testing::NcclTest {};
+class NcclForms : public test::NcclTest {};
 
 TEST_F(NcclForms, BarrierHoldsNobodyBackLongerThanTheLast) {
   const Groups groups = open_groups(3, over_nccl());

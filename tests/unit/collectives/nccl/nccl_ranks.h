@@ -15,9 +15,7 @@
 #include "tests/unit/collectives/nccl/stand_in.h"
 #include "tests/unit/collectives/thread_ranks.h"
 
-namespace c10dd::testing {
-
-using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
+namespace c10dd::test {
 
 /// Returns a tensor of the values in memory of the device of a rank, which is memory of the host.
 template <class T>
@@ -39,21 +37,6 @@ bool await(Condition condition) {
     std::this_thread::yield();
   }
   return true;
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-/// Returns the text of the error that `call` throws.
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 /// Each test begins with stand-ins that work.
@@ -89,4 +72,4 @@ class NcclTest : public ::testing::Test {
   stand_in::CudaControl& cuda = stand_in::cuda_control();
 };
 
-}  // namespace c10dd::testing
+}  // namespace c10dd::test

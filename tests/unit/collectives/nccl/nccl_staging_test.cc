@@ -8,14 +8,14 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::contains;
-using testing::error_of;
-using testing::Groups;
-using testing::on_device;
-using testing::open_groups;
-using testing::run_ranks;
+using test::contains;
+using test::error_of;
+using test::Groups;
+using test::on_device;
+using test::open_groups;
+using test::run_ranks;
 
-class Staging : public testing::NcclTest {
+class Staging : public test::NcclTest {
  protected:
   static GroupOptions options() { return {.backend = "gloo", .timeout = 60s}; }
 };

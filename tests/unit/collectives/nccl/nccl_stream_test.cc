@@ -10,14 +10,13 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::await;
-using testing::Groups;
-using testing::on_device;
-using testing::open_groups;
-using testing::over_nccl;
-using testing::run_ranks;
-
-constexpr CallOptions kAsync{.async = true};
+using test::await;
+using test::Groups;
+using test::kAsync;
+using test::on_device;
+using test::open_groups;
+using test::over_nccl;
+using test::run_ranks;
 
 extern "C" int cuStreamCreate(void** stream, unsigned flags);
 extern "C" int cuStreamDestroy_v2(void* stream);
@@ -35,7 +34,7 @@ struct Stream {
   void* handle = nullptr;
 };
 
-class NcclStreams : public testing::NcclTest {};
+class NcclStreams : public test::NcclTest {};
 
 TEST_F(NcclStreams, AnOperationBeginsAfterWhatItsStreamHadWhenItWasIssued) {
   const Groups groups = open_groups(2, over_nccl());

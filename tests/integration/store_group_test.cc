@@ -50,7 +50,7 @@ TEST_P(StoreGroup, GlooFindsItsRanks) {
   for (Rank rank = 0; rank < kSize; ++rank) {
     stores.push_back(GetParam().again ? GetParam().again() : first);
   }
-  testing::run_ranks(kSize, [&](Rank rank) {
+  test::run_ranks(kSize, [&](Rank rank) {
     const auto group =
         ProcessGroup::open(std::make_shared<StoreBootstrap>(stores[rank], rank),
                            {.rank = rank, .size = kSize, .name = "store"}, {.backend = "gloo"});
