@@ -15,15 +15,23 @@ fail() { printf 'dev: %s\n' "$*" >&2; exit 1; }
 # minutes on one core, and the rest REST minutes on any.
 minutes() { echo $((($1 + jobs - 1) / jobs + $2)); }
 
+# cpu_seconds: prints the CPU seconds of all commands so far that this shell has waited for.
+cpu_seconds() {
+    local -a fields
+    read -ra fields <"/proc/$$/stat"
+    echo $(((fields[15] + fields[16]) / $(getconf CLK_TCK)))
+}
+
 # phase NAME COMMAND...: runs the command and prints how long it took. Must not be called in a
 # condition: bash would disable errexit inside.
 running=
 phase() {
-    local start=$SECONDS
+    local start=$SECONDS cpu
+    cpu=$(cpu_seconds)
     running=$1
     say "$running"
     "${@:2}"
-    say "$running: $((SECONDS - start)) s"
+    say "$running: $((SECONDS - start)) s, $(($(cpu_seconds) - cpu)) CPU s"
     running=
 }
 trap '[ -z "$running" ] || say "$running: failed, $SECONDS s after the start" >&2' EXIT
