@@ -49,6 +49,7 @@ class RocksEngine final : public Engine {
  public:
   RocksEngine(StateDirectory directory, OpenRows rows, Durability durability, Rollback rollback)
       : directory_(std::move(directory)),
+        view_(std::move(rows.view)),
         db_(std::move(rows.db)),
         need_(std::move(rows.need)),
         durability_(durability),
@@ -78,7 +79,7 @@ class RocksEngine final : public Engine {
     if (Result<void> marked = high_water.write(mark()); !marked) return marked;
     writer_.emplace(std::move(high_water),
                     [this](HighWaterMark& mark) { mark.log_number = needed_log(*db_); });
-    keeper_.emplace(*db_, directory_.path(), need_->unit());
+    keeper_.emplace(*db_, *view_, directory_.path(), need_->unit());
     return {};
   }
 
@@ -423,6 +424,7 @@ class RocksEngine final : public Engine {
   }
 
   StateDirectory directory_;  // outlives db_
+  std::shared_ptr<RoomView> view_;
   std::shared_ptr<rocksdb::DB> db_;
   std::shared_ptr<const RoomNeed> need_;
   Durability durability_;

@@ -14,6 +14,7 @@
 
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/file_system.h>
 #include <rocksdb/memtablerep.h>
 #include <rocksdb/options.h>
 #include <rocksdb/sst_file_reader.h>
@@ -375,11 +376,14 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
   }
   const auto need = std::make_shared<RoomNeed>(how.write_buffer_size, how.max_compaction_bytes);
   how.listeners = {listener_of(need)};
+  const auto view = std::make_shared<RoomView>(rocksdb::FileSystem::Default());
+  how.env = view->env();
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(how, path, &opened);
   if (!status.ok()) return refused(directory, status);
-  // RocksDB keeps a plain pointer to the filter `order`, so the deleter of the rows owns `order`.
-  OpenRows rows{{opened, [order](rocksdb::DB* db) { delete db; }}, need};
+  // RocksDB keeps plain pointers to `order` and to the environment, so the deleter of the rows owns
+  // both.
+  OpenRows rows{view, {opened, [order, view](rocksdb::DB* db) { delete db; }}, need};
   need->look(*opened);
   return rows;
 }

@@ -2,12 +2,15 @@
 #include "store/rocks/room.h"
 
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/metadata.h>
 #include <rocksdb/table_properties.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace c10dd::store {
@@ -15,6 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kPauseMin{2};
 constexpr std::chrono::seconds kPauseMax{8};
+constexpr std::chrono::seconds kPauseUnchanged{60};
 // After a successful compaction, wait for at least kShareOfTime times its duration before the next
 // compaction, unless kWorthCompacting or more rows were erased since.
 constexpr int kShareOfTime = 4;
@@ -34,6 +38,25 @@ class Listener final : public rocksdb::EventListener {
   const std::shared_ptr<RoomNeed> need_;
 };
 
+class Files final : public rocksdb::FileSystemWrapper {
+ public:
+  Files(const std::shared_ptr<rocksdb::FileSystem>& files,
+        std::shared_ptr<const std::atomic<bool>> plenty)
+      : FileSystemWrapper(files), plenty_(std::move(plenty)) {}
+
+  const char* Name() const override { return "c10dd.room"; }
+
+  rocksdb::IOStatus GetFreeSpace(const std::string& path, const rocksdb::IOOptions& options,
+                                 std::uint64_t* free, rocksdb::IODebugContext* context) override {
+    if (!*plenty_) return target()->GetFreeSpace(path, options, free, context);
+    *free = std::numeric_limits<std::uint64_t>::max();
+    return rocksdb::IOStatus::OK();
+  }
+
+ private:
+  const std::shared_ptr<const std::atomic<bool>> plenty_;
+};
+
 }  // namespace
 
 std::shared_ptr<rocksdb::EventListener> listener_of(std::shared_ptr<RoomNeed> need) {
@@ -51,8 +74,14 @@ void RoomNeed::look(rocksdb::DB& db) {
   bytes_ = std::min(tables.size, std::max(upper, compaction_)) + 2 * unit_;
 }
 
-RoomKeeper::RoomKeeper(rocksdb::DB& db, std::string path, std::uint64_t unit)
+RoomView::RoomView(const std::shared_ptr<rocksdb::FileSystem>& files)
+    : env_(rocksdb::NewCompositeEnv(std::make_shared<Files>(files, plenty_))) {}
+
+RoomView::~RoomView() = default;
+
+RoomKeeper::RoomKeeper(rocksdb::DB& db, RoomView& view, std::string path, std::uint64_t unit)
     : db_(db),
+      view_(view),
       path_(std::move(path)),
       unit_(unit),
       erased_(kWorthCompacting),  // an earlier process may have erased as many rows
@@ -115,7 +144,18 @@ void RoomKeeper::tidy() {
     how.exclusive_manual_compaction = false;
     how.allow_write_stall = true;  // otherwise CompactRange() may wait for other compactions
     how.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+    // If nothing has changed since a compaction failed, it would only fill the disk and fail again.
+    // Not every change shows here, so try again at times all the same.
+    const bool changed = !failed_ || erased > failed_->erased || free >= failed_->free + unit_ ||
+                         begun >= failed_->begun + kPauseUnchanged;
+    view_.pretend(changed);
     done = db_.CompactRange(how, nullptr, nullptr).ok();
+    view_.pretend(false);
+    if (done) {
+      failed_.reset();
+    } else if (changed) {
+      failed_ = {begun, erased, free};
+    }
   }
   ended_ = Clock::now();
   took_ = ended_ - begun;

@@ -10,12 +10,15 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
 namespace rocksdb {
 class DB;
+class Env;
 class EventListener;
+class FileSystem;
 }  // namespace rocksdb
 
 namespace c10dd::store {
@@ -42,14 +45,37 @@ class RoomNeed {
 /// Returns a listener that calls need->look() after each flush and each compaction.
 std::shared_ptr<rocksdb::EventListener> listener_of(std::shared_ptr<RoomNeed> need);
 
+/// Tells RocksDB how many bytes are free on the disk. RocksDB asks only after a compaction has
+/// found the disk full. From then on it begins no compaction whose input is larger than about half
+/// of the free bytes, until as much is free as that compaction had reserved. But if rows were
+/// erased, the output is smaller than the input, down to nothing, and only that compaction would
+/// make room.
+class RoomView {
+ public:
+  /// env() passes everything except the question for the free bytes on to `files`.
+  explicit RoomView(const std::shared_ptr<rocksdb::FileSystem>& files);
+  ~RoomView();
+
+  /// The environment for the options of RocksDB. Must outlive the database.
+  rocksdb::Env* env() const { return env_.get(); }
+
+  /// While `plenty` is true, RocksDB begins every compaction. Thread-safe.
+  void pretend(bool plenty) { *plenty_ = plenty; }
+
+ private:
+  const std::shared_ptr<std::atomic<bool>> plenty_ = std::make_shared<std::atomic<bool>>(false);
+  const std::unique_ptr<rocksdb::Env> env_;
+};
+
 /// Owns the thread that compacts.
 class RoomKeeper {
  public:
   /// Number of erased rows that justifies an immediate compaction.
   static constexpr std::size_t kWorthCompacting = 1'000;
 
-  /// `path` is any path on the disk of the rows. `unit` is the size of a table in bytes.
-  RoomKeeper(rocksdb::DB& db, std::string path, std::uint64_t unit);
+  /// `view` belongs to the environment of `db`. `path` is any path on the disk of the rows. `unit`
+  /// is the size of a table in bytes.
+  RoomKeeper(rocksdb::DB& db, RoomView& view, std::string path, std::uint64_t unit);
   /// Stops a compaction that is running, and joins the thread.
   ~RoomKeeper();
 
@@ -73,6 +99,7 @@ class RoomKeeper {
   bool has_deletions() const;
 
   rocksdb::DB& db_;
+  RoomView& view_;
   const std::string path_;
   const std::uint64_t unit_;
   std::atomic<std::size_t> erased_;
@@ -84,6 +111,12 @@ class RoomKeeper {
   Clock::duration pause_{};    ///< time from a failed attempt to the next attempt
   bool follow_up_ = false;     ///< if room stays short, compact again without newly erased rows
   std::uint64_t free_when_stuck_ = 0;
+  struct Attempt {
+    Clock::time_point begun;
+    std::size_t erased;  ///< rows that had been erased when it began
+    std::uint64_t free;
+  };
+  std::optional<Attempt> failed_;  ///< since the last success, the newest compaction that failed
 
   std::mutex mutex_;
   std::condition_variable changed_;
