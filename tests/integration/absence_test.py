@@ -10,6 +10,7 @@ import threading
 import time
 import unittest
 
+import at_once
 from daemon import BIN, SLOWDOWN, Daemon, reserve_port, text_of
 from redis_server import redis_server
 
@@ -105,4 +106,4 @@ class AbsenceTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    at_once.main()

@@ -13,6 +13,7 @@ import threading
 import time
 import unittest
 
+import at_once
 from daemon import reserve_port
 from fleet_test import ExactlyOnce, Fleet, LEASE, PATIENCE, SLOWDOWN
 from tcpstore_wire import Client
@@ -414,4 +415,4 @@ def load_tests(loader, _, __):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main(3)

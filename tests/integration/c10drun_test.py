@@ -11,6 +11,7 @@ import tempfile
 import time
 import unittest
 
+import at_once
 from daemon import BIN, SLOWDOWN, Daemon
 from launcher import Case, Launcher, alive, passes_in_one_of_three
 from wire import Wire, text
@@ -446,4 +447,4 @@ class BadInput(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main()

@@ -14,6 +14,7 @@ import tempfile
 import time
 import unittest
 
+import at_once
 from daemon import BIN, SLOWDOWN, Daemon, reserve_port
 from readme_code import block_of
 from tcpstore_wire import Client
@@ -402,4 +403,4 @@ class EndpointsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    at_once.main()

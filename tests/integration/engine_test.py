@@ -10,6 +10,7 @@ import time
 import unittest
 
 import wire
+import at_once
 from daemon import BIN, SLOWDOWN, Daemon
 from redis_server import redis_server
 from wire import Wire, frame, text
@@ -144,4 +145,4 @@ class Engine(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    at_once.main()

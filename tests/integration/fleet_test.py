@@ -13,6 +13,7 @@ import threading
 import time
 import unittest
 
+import at_once
 from daemon import Daemon, SLOWDOWN
 from redis_server import Redis, redis_server
 from resp import command
@@ -394,4 +395,4 @@ class BadInput(Fleet):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main(3)

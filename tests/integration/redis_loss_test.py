@@ -8,6 +8,7 @@ import tempfile
 import time
 import unittest
 
+import at_once
 from daemon import Daemon, SLOWDOWN
 from redis_server import redis_server
 from resp import command
@@ -234,4 +235,4 @@ class RedisLoss(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main(3)

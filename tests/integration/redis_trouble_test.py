@@ -21,6 +21,7 @@ import threading
 import time
 import unittest
 
+import at_once
 from daemon import Daemon, SLOWDOWN
 from redis_server import Redis, sentinel
 from resp import command
@@ -443,4 +444,4 @@ if __name__ == "__main__":
         options.add_argument("names", nargs="*")
         given = options.parse_args()
         sys.exit(table(given.times, given.names))
-    unittest.main()
+    at_once.main(3)

@@ -9,6 +9,7 @@ import time
 import unittest
 
 import wire
+import at_once
 from daemon import Daemon
 from wire import Wire, frame, text
 
@@ -247,4 +248,4 @@ class Runs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    at_once.main()

@@ -14,6 +14,7 @@ import time
 import unittest
 
 import pytorch_test
+import at_once
 from daemon import SLOWDOWN, Daemon
 from fleet_test import LEASE, PATIENCE, Fleet
 from tcpstore_wire import Client, OldClient
@@ -426,4 +427,4 @@ class PyTorch(Doors):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main(3)
