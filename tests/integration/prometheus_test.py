@@ -18,6 +18,7 @@ import unittest
 import urllib.parse
 import urllib.request
 
+import at_once
 from daemon import SLOWDOWN, Daemon, reserve_port
 from redis_server import redis_server
 from resp import command
@@ -225,6 +226,15 @@ class Truths(Case):
         self.native += daemon is self.sound
         return wire
 
+    def in_background(self, call, *arguments):
+        """Makes a call that blocks, in a thread. Returns the thread once the daemon counts the call as
+        blocked, so that whatever ends it comes later."""
+        thread = threading.Thread(target=call, args=arguments)
+        thread.start()
+        blocked = 'c10dd_store_waiters{train_job="train"} 1\n'
+        self.until(lambda: blocked in self.sound.http("/metrics")[1], f"not blocked: {call.__name__}")
+        return thread
+
     def of(self, metric, labels="", daemon=None):
         comma = "," if labels else ""
         return f'{metric}{{instance="{self.instance(daemon or self.sound)}"{comma}{labels}}}'
@@ -238,9 +248,8 @@ class Truths(Case):
         for sequence in (again + 1, again + 1):  # the second is a repeat
             self.assertEqual("ok", first.add("sum", 1, sequence=sequence).code)
         first.sequence = again + 1
-        early = threading.Thread(target=first.barrier, args=("step", 0, 2, number, 20 * SECOND))
-        early.start()
-        time.sleep(0.2)
+        early = self.in_background(first.barrier, "step", 0, 2, number, 20 * SECOND)
+        time.sleep(0.2)  # the spread of the arrivals, which truths() knows
         self.assertEqual("ok", second.barrier("step", 1, 2, number, 20 * SECOND).code)
         early.join()
         n = number + 1
@@ -291,12 +300,10 @@ class Truths(Case):
     def lose_a_member(self):
         """Two join; one dies without a word."""
         members = [self.connect(self.sound) for _ in range(2)]
-        joins = [threading.Thread(target=member.join, args=("world", 2, 600 * SECOND, 20 * SECOND))
-                 for member in members]
-        for join in joins:
-            join.start()
-        for join in joins:
-            join.join()
+        place = "world", 2, 600 * SECOND, 20 * SECOND
+        first = self.in_background(members[0].join, *place)
+        self.assertEqual("ok", members[1].join(*place).code)
+        first.join()
         self.members_of_the_group(here=2, missing=0)
         members[1].close()
         self.members_of_the_group(here=1, missing=1)
@@ -455,4 +462,4 @@ if __name__ == "__main__":
     if shutil.which("prometheus") is None:
         print("skipped: prometheus is not installed")
         sys.exit(77)  # inside a test it would count as an error
-    unittest.main(verbosity=2)
+    at_once.main(3)
