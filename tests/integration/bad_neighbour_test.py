@@ -13,6 +13,7 @@ import time
 import unittest
 import urllib.request
 
+import at_once
 import wire
 from daemon import BIN, SLOWDOWN, Daemon
 from wire import Wire, frame, text
@@ -343,4 +344,4 @@ class Http(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    at_once.main()

@@ -9,6 +9,7 @@ import threading
 import time
 import unittest
 
+import at_once
 import wire
 from daemon import BIN, SLOWDOWN, Daemon
 from redis_server import redis_server
@@ -123,4 +124,4 @@ class Drain(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main()

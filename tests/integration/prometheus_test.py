@@ -434,7 +434,7 @@ class Training(Case):
     def test_the_ranks_of_a_real_training_job_fill_the_row_of_collectives(self):
         demo = subprocess.Popen(
             [sys.executable, "-B", os.path.join(SOURCE, "examples/digits/demo.py"),
-             "--hold", "120", "--epochs", "96",  # long enough for several scrapes
+             "--hold", "120", "--epochs", "48",  # long enough for several scrapes
              "--limit", str(180 * SLOWDOWN)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(demo.stdout.close)

@@ -13,6 +13,7 @@ import unittest
 import urllib.request
 import zlib
 
+import at_once
 from daemon import BIN, SLOWDOWN, Daemon
 from wire import Wire
 
@@ -277,4 +278,4 @@ class Recovery(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    at_once.main()

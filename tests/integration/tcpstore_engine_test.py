@@ -9,6 +9,7 @@ import threading
 import time
 import unittest
 
+import at_once
 import wire
 from daemon import SLOWDOWN, Daemon
 from redis_server import redis_server
@@ -159,4 +160,4 @@ class Engines(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    at_once.main()
