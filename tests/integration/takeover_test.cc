@@ -2,10 +2,12 @@
 // Members of a group whose daemon dies, ends, is paused or loses its way to Redis, while another
 // daemon on the same Redis takes their job over: none is lost, none fences itself, and the
 // generation stays. A member that reaches only the former daemon fences itself before it is given
-// up. C10DD_MEMBERS sets how many members there are.
+// up; that takes 40 s, so it runs with C10DD_TAKEOVER_LONG=1 only. C10DD_MEMBERS sets how many
+// members there are.
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <memory>
@@ -138,6 +140,10 @@ std::chrono::nanoseconds time_until(const MembershipPtr& member,
 }
 
 TEST_F(Takeover, AMemberThatReachesOnlyTheFormerOwnerIsFencedBeforeItIsGivenUp) {
+  if (std::getenv("C10DD_TAKEOVER_LONG") == nullptr) {
+    GTEST_SKIP() << "waits for the grace after a takeover, 30 s: C10DD_TAKEOVER_LONG=1 "
+                    "build/tests/takeover_test";
+  }
   // The second daemon tells clients an address that can be cut. The other members know its own.
   test::Relay way(daemons_[1]->address());
   daemons_[1]->stop(SIGTERM);

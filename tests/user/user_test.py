@@ -3,26 +3,18 @@
 else, mistakes answered in one sentence, programs that run without a variable."""
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../integration"))
+import at_once  # noqa: E402
 from daemon import Daemon  # noqa: E402
 import relaunch  # noqa: E402
 from installed import HERE, Installed, compiler, run  # noqa: E402
 
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]
-
-
-def setUpModule():
-    global machine, folder, trainer
-    folder = tempfile.mkdtemp(prefix="c10dd-user-")
-    unittest.addModuleCleanup(shutil.rmtree, folder)
-    machine = Installed(folder)
-    trainer = machine.build_trainer()
 
 
 def installed_daemon(**options):
@@ -160,4 +152,7 @@ class Launches(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    with tempfile.TemporaryDirectory(prefix="c10dd-user-") as folder:
+        machine = Installed(folder)
+        trainer = machine.build_trainer()
+        at_once.main()
