@@ -4,6 +4,10 @@
 //     c10dd-sim --seed 7                 one seed, with its last events if it fails
 //     c10dd-sim --seeds 2000 --jobs 2    seeds 1 to 2000; --from N begins elsewhere
 //     c10dd-sim --plant all              each planted fault, until an oracle finds it
+//     c10dd-sim --plant all --first --seeds-file F
+//                                        tries the seed that found it last, before it searches
+//     c10dd-sim --plant all --first --seeds-file F --write-seeds F
+//                                        the same, and writes the seeds that found them
 //     c10dd-sim --list-plants
 //
 // Exit codes: 0 all promises held, or all plants were found; 1 not; 64 bad option.
@@ -92,9 +96,47 @@ bool looks_inside(const std::string& oracle) {
   return oracle == "rows" || oracle == "restored" || oracle == "bounds" || oracle == "restore";
 }
 
+void print_found(const PlantInfo& info, const Report& report, std::uint64_t after) {
+  std::printf("%-24s found after %5llu seeds by %-14s (seed %llu)\n", info.name.data(),
+              static_cast<unsigned long long>(after), report.violation->oracle.c_str(),
+              static_cast<unsigned long long>(report.seed));
+}
+
+/// What to hunt, and how.
+struct Hunt {
+  Range range;
+  std::string plant;        ///< the name of one, or "all"
+  bool only_first = false;  ///< any oracle is enough
+  PlantSeeds kept;          ///< tried first
+  PlantSeeds found;         ///< the seeds that have found a plant
+};
+
+/// Whether the seed that is kept for the plant finds it still. Says so if it does not.
+bool found_by_kept_seed(const PlantInfo& info, Hunt& hunt) {
+  const auto kept = hunt.kept.find(info.name);
+  if (kept == hunt.kept.end()) return false;
+  std::optional<Report> found;
+  run_seeds({.from = kept->second, .count = 1, .jobs = 1, .plant = info.plant},
+            [&](const Report& report) {
+              if (report.violation) found = report;
+              return true;
+            });
+  if (found) {
+    std::printf("%-24s found by its kept seed %llu, by %s\n", info.name.data(),
+                static_cast<unsigned long long>(kept->second), found->violation->oracle.c_str());
+    hunt.found[kept->first] = kept->second;
+  } else {
+    std::printf("%-24s seed %llu finds it no longer; searching\n", info.name.data(),
+                static_cast<unsigned long long>(kept->second));
+  }
+  std::fflush(stdout);
+  return found.has_value();
+}
+
 /// One line of the table: how many seeds it took until an oracle found the plant, and which oracle.
 /// If that oracle looks inside, also the first one that does not.
-bool hunt(const PlantInfo& info, Range range, bool only_first) {
+bool search(const PlantInfo& info, Hunt& hunt) {
+  Range range = hunt.range;
   range.plant = info.plant;
   std::uint64_t seeds = 0;
   std::uint64_t seeds_inside = 0;
@@ -108,55 +150,85 @@ bool hunt(const PlantInfo& info, Range range, bool only_first) {
       inside = report;
       seeds_inside = seeds;
     }
-    return !found && !(inside && only_first);
+    return !found && !(inside && hunt.only_first);
   });
-  const auto line = [&](const Report& report, std::uint64_t after) {
-    std::printf("%-24s found after %5llu seeds by %-14s (seed %llu)\n", info.name.data(),
-                static_cast<unsigned long long>(after), report.violation->oracle.c_str(),
-                static_cast<unsigned long long>(report.seed));
-  };
-  if (inside) line(*inside, seeds_inside);
-  if (found) line(*found, seeds);
+  if (inside) print_found(info, *inside, seeds_inside);
+  if (found) print_found(info, *found, seeds);
   if (inside && !found) found = inside;
   if (!found) {
     std::printf("%-24s NOT FOUND in %llu seeds: %s\n", info.name.data(),
                 static_cast<unsigned long long>(seeds), info.what.data());
+  } else {
+    hunt.found[std::string(info.name)] = found->seed;
   }
   std::fflush(stdout);
   return found.has_value();
 }
 
-int hunt_all(const Range& range, const std::string& name, bool only_first) {
-  bool all = true;
-  bool known = false;
-  for (const PlantInfo& info : all_plants()) {
-    if (name != "all" && name != info.name) continue;
-    known = true;
-    all = hunt(info, range, only_first) && all;
+int hunt_all(Hunt hunt, const std::string& seeds_file, const std::string& write_seeds) {
+  if (!seeds_file.empty()) {
+    Result<PlantSeeds> kept = read_plant_seeds(seeds_file);
+    if (!kept) {
+      std::fprintf(stderr, "c10dd-sim: %s\n", kept.error().detail.c_str());
+      return kBadOption;
+    }
+    hunt.kept = std::move(*kept);
   }
-  if (!known) {
-    std::fprintf(stderr, "c10dd-sim: no plant %s; --list-plants lists them\n", name.c_str());
+  std::size_t hunted = 0;
+  std::size_t by_search = 0;
+  for (const PlantInfo& info : all_plants()) {
+    if (hunt.plant != "all" && hunt.plant != info.name) continue;
+    ++hunted;
+    if (!found_by_kept_seed(info, hunt) && search(info, hunt)) ++by_search;
+  }
+  if (hunted == 0) {
+    std::fprintf(stderr, "c10dd-sim: no plant %s; --list-plants lists them\n", hunt.plant.c_str());
     return kBadOption;
   }
-  return all ? 0 : 1;
+  std::printf("%zu of %zu planted faults found, %zu of them by search%s\n", hunt.found.size(),
+              hunted, by_search,
+              seeds_file.empty() ? "" : "; without --seeds-file all are searched for");
+  if (!write_seeds.empty()) {
+    // The seeds of plants that were not hunted, or not found, stay.
+    PlantSeeds seeds = hunt.found;
+    seeds.merge(hunt.kept);
+    if (Result<void> written = write_plant_seeds(write_seeds, seeds); !written) {
+      std::fprintf(stderr, "c10dd-sim: %s\n", written.error().detail.c_str());
+      return 1;
+    }
+  } else if (!seeds_file.empty() && by_search > 0) {
+    std::printf("to keep the new seeds, run this again with --write-seeds %s\n",
+                seeds_file.c_str());
+  }
+  return hunt.found.size() == hunted ? 0 : 1;
 }
 
 int run(int argc, char** argv) {
   CLI::App app("Deterministic simulation of c10dd: the core and the client in a seeded world");
-  Range range;
+  Hunt hunt;
+  Range& range = hunt.range;
   range.jobs = std::max(1U, std::thread::hardware_concurrency());
   std::uint64_t seed = 0;
-  std::string plant_name;
+  std::string seeds_file;
+  std::string write_seeds;
   bool list = false;
   bool print_all = false;
-  bool only_first = false;
   const auto* one = app.add_option("--seed", seed, "simulate this seed");
   app.add_option("--seeds", range.count, "simulate so many seeds")->check(CLI::PositiveNumber);
   app.add_option("--from", range.from, "the first seed")->check(CLI::PositiveNumber);
   app.add_option("--jobs", range.jobs, "worker processes")->check(CLI::Range(1, 256));
-  app.add_option("--plant", plant_name, "plant this fault, or all, one after the other");
+  auto* plants =
+      app.add_option("--plant", hunt.plant, "plant this fault, or all, one after the other");
   app.add_flag("--trace", print_all, "with --seed: print every event and call");
-  app.add_flag("--first", only_first, "with --plant: stop at the first oracle that finds it");
+  auto* first = app.add_flag("--first", hunt.only_first,
+                             "with --plant: stop at the first oracle that finds it");
+  app.add_option("--seeds-file", seeds_file,
+                 "with --plant and --first: try the seed that this file keeps for a fault, before "
+                 "searching (default: no file, search for all)")
+      ->needs(plants, first);
+  app.add_option("--write-seeds", write_seeds,
+                 "with --plant and --first: write the seeds that found the faults to this file")
+      ->needs(plants, first);
   app.add_flag("--list-plants", list, "say what can be planted");
   try {
     app.parse(argc, argv);
@@ -172,13 +244,13 @@ int run(int argc, char** argv) {
   if (*one) {
     AnyPlant chosen = Plant::none;
     for (const PlantInfo& info : all_plants()) {
-      if (info.name == plant_name) chosen = info.plant;
+      if (info.name == hunt.plant) chosen = info.plant;
     }
     return run_one(seed, chosen, print_all);
   }
-  if (!plant_name.empty()) {
+  if (!hunt.plant.empty()) {
     if (range.count == 1) range.count = 2000;
-    return hunt_all(range, plant_name, only_first);
+    return hunt_all(std::move(hunt), seeds_file, write_seeds);
   }
   return run_many(range);
 }

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each oracle accepts a run that kept its promise and refuses one that broke it. What the judges of
-// histories find in calls alone, tests/history tests.
+// histories find in calls alone, tests/history tests. Also the file that keeps the seeds of planted
+// faults.
 #include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
 
 #include "daemon/core/barriers.h"
 #include "daemon/core/row_key.h"
 #include "daemon/core/sessions.h"
+#include "tests/sim/plants.h"
 #include "tests/sim/story.h"
 #include "tests/sim/workload.h"
+#include "tests/unit/temporary_directory.h"
 
 namespace c10dd::sim {
 namespace {
@@ -325,6 +331,49 @@ TEST(Oracles, ErrorsHaveReasons) {
   EXPECT_EQ(oracle(judge_errors(run.records)), "fine");
   run.call(Get{"s0", {}}, 20, 29, Reply(failure(Code::internal, "")));
   EXPECT_EQ(oracle(judge_errors(run.records)), "errors");
+}
+
+class PlantSeedsFile : public testing::Test {
+ protected:
+  void write(const std::string& text) { std::ofstream(path_) << text; }
+  /// The text of the failure to read the file.
+  std::string failure() const {
+    const Result<PlantSeeds> read = read_plant_seeds(path_);
+    return read ? "none" : read.error().detail;
+  }
+
+  TemporaryDirectory home_;
+  const std::string path_ = home_.path() + "/seeds";
+};
+
+TEST_F(PlantSeedsFile, ReadsWhatWasWritten) {
+  const PlantSeeds seeds{{"below_min", 1}, {"claim_lost", 4'000}};
+  ASSERT_TRUE(write_plant_seeds(path_, seeds));
+  const Result<PlantSeeds> read = read_plant_seeds(path_);
+  ASSERT_TRUE(read) << read.error().detail;
+  EXPECT_EQ(*read, seeds);
+}
+
+TEST_F(PlantSeedsFile, NamesTheLineThatIsWrong) {
+  for (const char* line : {"below_min", "below_min 0", "below_min x", "below_min  7",
+                           "below_min 7 ", "below_min -7", "below_min 18446744073709551616", " "}) {
+    write("# a comment\n\nclaim_lost 4\n" + std::string(line) + "\n");
+    EXPECT_EQ(failure(), path_ + ":4: \"" + line +
+                             "\" is not \"PLANT SEED\" with one space and a seed above 0; correct "
+                             "the line, or remove it to search again");
+  }
+}
+
+TEST_F(PlantSeedsFile, RefusesAPlantThatIsUnknownOrThereTwice) {
+  write("rain 7\n");
+  EXPECT_NE(failure().find(":1: no plant has the name \"rain\""), std::string::npos) << failure();
+  write("below_min 7\nbelow_min 8\n");
+  EXPECT_NE(failure().find(":2: below_min has a second seed"), std::string::npos) << failure();
+}
+
+TEST_F(PlantSeedsFile, FailsWithoutTheFileOrItsFolder) {
+  EXPECT_NE(failure().find("cannot be read: No such file"), std::string::npos) << failure();
+  EXPECT_FALSE(write_plant_seeds(home_.path() + "/none/seeds", {}));
 }
 
 }  // namespace

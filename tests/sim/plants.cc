@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists the faults that can be planted, and keeps the planted one.
+// Lists the faults that can be planted, keeps the planted one, and reads and writes the file of
+// seeds.
 #include "tests/sim/plants.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "protocol/format.h"
+#include "protocol/parse.h"
 
 namespace c10dd::sim {
 namespace {
@@ -141,12 +150,64 @@ constexpr PlantInfo kPlants[] = {
      "replies that are durable wait for the next turn"},
 };
 
+constexpr std::string_view kHead =
+    "# The seed that found each planted fault last. The test sim_planted tries it first, and "
+    "searches\n"
+    "# only if it finds the fault no longer. Brought up to date by:\n"
+    "#   ./dev sim --plant all --seeds 4000 --first --seeds-file tests/sim/planted_seeds.txt \\\n"
+    "#     --write-seeds tests/sim/planted_seeds.txt\n";
+
+/// Adds what a line of the file says. Returns what is wrong with the line; empty if nothing is.
+std::string add_line(std::string_view line, PlantSeeds& seeds) {
+  const std::size_t space = line.find(' ');
+  const std::string_view name = line.substr(0, space);
+  const auto seed = space == std::string_view::npos
+                        ? std::nullopt
+                        : parse_number<std::uint64_t>(line.substr(space + 1));
+  if (!seed || *seed == 0) {
+    return format("\"{}\" is not \"PLANT SEED\" with one space and a seed above 0", line);
+  }
+  if (std::ranges::find(kPlants, name, &PlantInfo::name) == std::end(kPlants)) {
+    return format("no plant has the name \"{}\"; c10dd-sim --list-plants prints all names", name);
+  }
+  if (!seeds.emplace(name, *seed).second) return format("{} has a second seed", name);
+  return {};
+}
+
 }  // namespace
 
 std::span<const PlantInfo> all_plants() { return kPlants; }
 
 void plant(AnyPlant one) { active = one; }
 bool planted(Plant one) { return active == AnyPlant(one); }
+
+Result<PlantSeeds> read_plant_seeds(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return failure(Code::not_found, "{} cannot be read: {}; check the path", path,
+                   std::strerror(errno));
+  }
+  PlantSeeds seeds;
+  std::string line;
+  for (unsigned number = 1; std::getline(file, line); ++number) {
+    if (line.empty() || line.starts_with('#')) continue;
+    const std::string wrong = add_line(line, seeds);
+    if (wrong.empty()) continue;
+    return failure(Code::malformed, "{}:{}: {}; correct the line, or remove it to search again",
+                   path, number, wrong);
+  }
+  return seeds;
+}
+
+Result<void> write_plant_seeds(const std::string& path, const PlantSeeds& seeds) {
+  std::ofstream file(path);
+  file << kHead;
+  for (const auto& [name, seed] : seeds) file << name << ' ' << seed << '\n';
+  file.close();
+  if (file) return {};
+  return failure(Code::internal, "{} cannot be written: {}; check the path and the disk", path,
+                 std::strerror(errno));
+}
 
 }  // namespace c10dd::sim
 
