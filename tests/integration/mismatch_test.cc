@@ -61,7 +61,7 @@ struct World {
   }
 };
 
-constexpr World kWorlds[] = {{3, false}, {3, true}, {4, false}, {4, true}};
+constexpr World kMismatchWorlds[] = {{3, false}, {3, true}, {4, false}, {4, true}};
 
 class Mismatch : public ::testing::Test {
  protected:
@@ -105,7 +105,7 @@ class Mismatch : public ::testing::Test {
                             const Conditions& conditions) {
     std::vector<WorldEnd> ends;
     std::ptrdiff_t ranks = 0;
-    for (const World& world : kWorlds) {
+    for (const World& world : kMismatchWorlds) {
       ends.push_back({world, std::vector<Ending>(world.size)});
       ranks += world.size;
     }
