@@ -31,6 +31,7 @@ FOREIGN = {
     "apt-get": "", "mpirun": "", "python": "", "python3": "", "sudo": "",
     "curl": "--fail-with-body",
     "cmake": "--build --install --list-presets --preset --prefix",
+    "GoogleTest": "--gtest_filter",
     "ctest": "--output-on-failure --preset --test-dir",
     "etcd": "--max-request-bytes --max-txn-ops",
     "srun": "--ntasks-per-node",
