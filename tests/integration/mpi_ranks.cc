@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -148,6 +149,28 @@ std::size_t entries(const char* directory) {
   return count;
 }
 
+/// Waits until `settled` holds, for 1 s at most.
+void wait_for(const std::function<bool()>& settled) {
+  for (int i = 0; i < 100 && !settled(); ++i) std::this_thread::sleep_for(10ms);
+}
+
+/// Returns the number of threads of this process once it has stayed the same for 100 ms, or the
+/// number after 1 s: a thread that ends is still counted for a moment.
+std::size_t settled_threads() {
+  std::size_t threads = entries("/proc/self/task");
+  int same = 0;
+  wait_for([&] {
+    const std::size_t now = entries("/proc/self/task");
+    same = now == threads ? same + 1 : 0;
+    threads = now;
+    return same == 10;
+  });
+  return threads;
+}
+
+/// How many more there are than before; 0 if there are fewer, since only growth is a leak.
+std::size_t growth(std::size_t before, std::size_t now) { return now - std::min(before, now); }
+
 /// Groups that are opened and closed leave nothing.
 void many() {
   const auto group = open();
@@ -159,15 +182,12 @@ void many() {
     if (child->rank() == 1) child->recv(tensor_of(&value, 1), 0);
   };
   for (int i = 0; i < 20; ++i) once();
-  const std::size_t threads = entries("/proc/self/task");
+  const std::size_t threads = settled_threads();
   const std::size_t files = entries("/proc/self/fd");
   for (int i = 0; i < 1000; ++i) once();
-  // A thread that ends may be counted for a moment.
-  for (int i = 0; i < 100 && entries("/proc/self/task") > threads; ++i) {
-    std::this_thread::sleep_for(10ms);
-  }
+  wait_for([&] { return entries("/proc/self/task") <= threads; });
   std::printf("rank %u: %zu more threads, %zu more files\n", group->rank(),
-              entries("/proc/self/task") - threads, entries("/proc/self/fd") - files);
+              growth(threads, entries("/proc/self/task")), growth(files, entries("/proc/self/fd")));
 }
 
 /// 64 MiB both ways at once, with blocking calls after both were issued.
