@@ -50,9 +50,10 @@ def start(suite, output):
         os._exit(code)  # what this process would clean up at its end belongs to its parent, too
 
 
-def run(suite, at_once):
+def run(suite, at_once, first):
     """How many tests there are, and the names of those that have failed."""
-    waiting = list(units(suite))
+    waiting = sorted(units(suite), key=lambda unit: all(
+        test.id().rsplit(".", 1)[-1] not in first for test in single_tests(unit)))
     count = sum(unit.countTestCases() for unit in waiting)
     running, failed = {}, []
     while waiting or running:
@@ -69,13 +70,14 @@ def run(suite, at_once):
     return count, failed
 
 
-def main(at_once=4):
-    """In place of unittest.main(). With arguments, as the name of a test, and where sanitizers make
-    the tests busy, they run one after the other."""
+def main(at_once=4, first=()):
+    """In place of unittest.main(). `first` names tests that take long. With arguments, as the name of a
+    test, and where sanitizers make the tests busy, they run one after the other."""
     if len(sys.argv) > 1 or SLOWDOWN > 1:
         unittest.main()
     began = time.monotonic()
-    count, failed = run(unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"]), at_once)
+    count, failed = run(unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"]),
+                        at_once, first)
     print(f"{count} tests, {at_once} at a time, in {time.monotonic() - began:.1f} s")
     for name in failed:
         print(f"failed, or of a process that has failed: {name}")
