@@ -7,6 +7,7 @@ import sys
 import time
 import unittest
 
+import at_once
 from daemon import SLOWDOWN, Daemon
 
 PYTHON = os.environ.get("C10DD_TORCH_PYTHON", "/usr/bin/python3")
@@ -174,4 +175,4 @@ if __name__ == "__main__":
     if not torch_is_there():
         print(f"skipped: {PYTHON} has no torch.distributed")
         sys.exit(77)
-    unittest.main(verbosity=2)
+    at_once.main(3)

@@ -9,6 +9,7 @@ import tempfile
 import time
 import unittest
 
+import at_once
 from daemon import BIN, SLOWDOWN, Daemon, text_of
 
 TRAINER = os.path.join(BIN, "../tests/readme_membership")
@@ -116,4 +117,4 @@ class ReadmeTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    at_once.main()

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import unittest
 
-from environments import DEBIAN, python_of
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../integration"))
+import at_once  # noqa: E402
+from environments import DEBIAN, python_of  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -40,4 +42,4 @@ class TrainersTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    at_once.main(3)
