@@ -330,7 +330,7 @@ class LeasedPorts(Doors):
         try:
             socket.create_connection((daemon.address[0], port), PATIENCE).close()
             return True
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, ConnectionResetError):  # reset: closed before it was accepted
             return False
 
 
