@@ -49,7 +49,7 @@ class RocksEngine final : public Engine {
  public:
   RocksEngine(StateDirectory directory, OpenRows rows, Durability durability, Rollback rollback)
       : directory_(std::move(directory)),
-        view_(std::move(rows.view)),
+        guard_(std::move(rows.guard)),
         db_(std::move(rows.db)),
         need_(std::move(rows.need)),
         durability_(durability),
@@ -79,7 +79,7 @@ class RocksEngine final : public Engine {
     if (Result<void> marked = high_water.write(mark()); !marked) return marked;
     writer_.emplace(std::move(high_water),
                     [this](HighWaterMark& mark) { mark.log_number = needed_log(*db_); });
-    keeper_.emplace(*db_, *view_, directory_.path(), need_->unit());
+    keeper_.emplace(*db_, *guard_, directory_.path(), need_->unit());
     return {};
   }
 
@@ -424,7 +424,7 @@ class RocksEngine final : public Engine {
   }
 
   StateDirectory directory_;  // outlives db_
-  std::shared_ptr<RoomView> view_;
+  std::shared_ptr<RoomGuard> guard_;
   std::shared_ptr<rocksdb::DB> db_;
   std::shared_ptr<const RoomNeed> need_;
   Durability durability_;

@@ -114,7 +114,8 @@ class Warnings final : public rocksdb::Logger {
   void Logv(const char* format, va_list arguments) override {
     std::array<char, 1024> line;
     std::vsnprintf(line.data(), line.size(), format, arguments);
-    if (warn_) warn_(line.data());
+    // The failure that began the pause was passed on.
+    if (warn_ && std::strstr(line.data(), kCompactionsPause) == nullptr) warn_(line.data());
   }
 
  private:
@@ -376,14 +377,15 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
   }
   const auto need = std::make_shared<RoomNeed>(how.write_buffer_size, how.max_compaction_bytes);
   how.listeners = {listener_of(need)};
-  const auto view = std::make_shared<RoomView>(rocksdb::FileSystem::Default());
-  how.env = view->env();
+  // Half a table, as RoomKeeper leaves before it begins.
+  const auto guard = std::make_shared<RoomGuard>(rocksdb::FileSystem::Default(), need->unit() / 2);
+  how.env = guard->env();
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(how, path, &opened);
   if (!status.ok()) return refused(directory, status);
   // RocksDB keeps plain pointers to `order` and to the environment, so the deleter of the rows owns
   // both.
-  OpenRows rows{view, {opened, [order, view](rocksdb::DB* db) { delete db; }}, need};
+  OpenRows rows{guard, {opened, [order, guard](rocksdb::DB* db) { delete db; }}, need};
   need->look(*opened);
   return rows;
 }

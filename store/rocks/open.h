@@ -16,7 +16,7 @@ class DB;
 namespace c10dd::store {
 
 class RoomNeed;
-class RoomView;
+class RoomGuard;
 
 /// Decides whether a state that is older than its high-water mark may be opened.
 class Rollback {
@@ -47,10 +47,10 @@ class Rollback {
   std::string damage_;
 };
 
-/// The opened RocksDB database, what it is told about the disk, and the free disk space that its
-/// compactions need.
+/// The opened RocksDB database, the limit of its compactions, and the free disk space that they
+/// need.
 struct OpenRows {
-  std::shared_ptr<RoomView> view;
+  std::shared_ptr<RoomGuard> guard;
   std::shared_ptr<rocksdb::DB> db;
   std::shared_ptr<const RoomNeed> need;
 };

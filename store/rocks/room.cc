@@ -10,7 +10,6 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace c10dd::store {
@@ -18,7 +17,7 @@ namespace {
 
 constexpr std::chrono::seconds kPauseMin{2};
 constexpr std::chrono::seconds kPauseMax{8};
-constexpr std::chrono::seconds kPauseUnchanged{60};
+constexpr std::chrono::seconds kPauseUnchanged{20};
 // After a successful compaction, wait for at least kShareOfTime times its duration before the next
 // compaction, unless kWorthCompacting or more rows were erased since.
 constexpr int kShareOfTime = 4;
@@ -33,28 +32,13 @@ class Listener final : public rocksdb::EventListener {
   void OnCompactionCompleted(rocksdb::DB* db, const rocksdb::CompactionJobInfo&) override {
     need_->look(*db);
   }
-
- private:
-  const std::shared_ptr<RoomNeed> need_;
-};
-
-class Files final : public rocksdb::FileSystemWrapper {
- public:
-  Files(const std::shared_ptr<rocksdb::FileSystem>& files,
-        std::shared_ptr<const std::atomic<bool>> plenty)
-      : FileSystemWrapper(files), plenty_(std::move(plenty)) {}
-
-  const char* Name() const override { return "c10dd.room"; }
-
-  rocksdb::IOStatus GetFreeSpace(const std::string& path, const rocksdb::IOOptions& options,
-                                 std::uint64_t* free, rocksdb::IODebugContext* context) override {
-    if (!*plenty_) return target()->GetFreeSpace(path, options, free, context);
-    *free = std::numeric_limits<std::uint64_t>::max();
-    return rocksdb::IOStatus::OK();
+  void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override {
+    const bool compaction = reason == rocksdb::BackgroundErrorReason::kCompaction;
+    if (compaction && error->IsNoSpace()) *error = rocksdb::Status::OK();
   }
 
  private:
-  const std::shared_ptr<const std::atomic<bool>> plenty_;
+  const std::shared_ptr<RoomNeed> need_;
 };
 
 }  // namespace
@@ -74,14 +58,93 @@ void RoomNeed::look(rocksdb::DB& db) {
   bytes_ = std::min(tables.size, std::max(upper, compaction_)) + 2 * unit_;
 }
 
-RoomView::RoomView(const std::shared_ptr<rocksdb::FileSystem>& files)
-    : env_(rocksdb::NewCompositeEnv(std::make_shared<Files>(files, plenty_))) {}
+class RoomGuard::Files final : public rocksdb::FileSystemWrapper {
+ public:
+  Files(const std::shared_ptr<rocksdb::FileSystem>& files, std::uint64_t floor)
+      : FileSystemWrapper(files), floor_(floor) {}
 
-RoomView::~RoomView() = default;
+  const char* Name() const override { return "c10dd.room"; }
 
-RoomKeeper::RoomKeeper(rocksdb::DB& db, RoomView& view, std::string path, std::uint64_t unit)
+  rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                    rocksdb::IODebugContext* context) override {
+    rocksdb::IOStatus status = target()->NewWritableFile(path, options, file, context);
+    if (status.ok() && path.ends_with(".sst")) {
+      *file = std::make_unique<Table>(std::move(*file), *this, path);
+    }
+    return status;
+  }
+
+  void try_again(bool now) { try_again_ = now; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  class Table final : public rocksdb::FSWritableFileOwnerWrapper {
+   public:
+    Table(std::unique_ptr<rocksdb::FSWritableFile> file, Files& files, std::string path)
+        : FSWritableFileOwnerWrapper(std::move(file)), files_(files), path_(std::move(path)) {}
+
+    void SetIOPriority(rocksdb::Env::IOPriority priority) override {
+      of_compaction_ = priority != rocksdb::Env::IO_HIGH;  // which flushes have
+      FSWritableFileOwnerWrapper::SetIOPriority(priority);
+    }
+    void PrepareWrite(std::size_t offset, std::size_t size, const rocksdb::IOOptions& options,
+                      rocksdb::IODebugContext* context) override {
+      // This would take the room of a whole table, even if the output is a few bytes.
+      if (of_compaction_) return;
+      FSWritableFileOwnerWrapper::PrepareWrite(offset, size, options, context);
+    }
+    rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                             rocksdb::IODebugContext* context) override {
+      rocksdb::IOStatus room = check_room(data.size());
+      return room.ok() ? FSWritableFileOwnerWrapper::Append(data, options, context) : room;
+    }
+    rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                             const rocksdb::DataVerificationInfo& sum,
+                             rocksdb::IODebugContext* context) override {
+      rocksdb::IOStatus room = check_room(data.size());
+      return room.ok() ? FSWritableFileOwnerWrapper::Append(data, options, sum, context) : room;
+    }
+
+   private:
+    rocksdb::IOStatus check_room(std::size_t bytes) const {
+      return of_compaction_ ? files_.check_room(path_, bytes) : rocksdb::IOStatus::OK();
+    }
+
+    Files& files_;
+    const std::string path_;
+    bool of_compaction_ = false;
+  };
+
+  rocksdb::IOStatus check_room(const std::string& path, std::size_t bytes) {
+    const Clock::time_point now = Clock::now();
+    if (!try_again_ && now < failed_.load() + kPauseMax) {
+      return rocksdb::IOStatus::NoSpace(kCompactionsPause);
+    }
+    std::uint64_t free = 0;
+    if (!target()->GetFreeSpace(path, {}, &free, nullptr).ok() || free >= floor_ + bytes) {
+      return rocksdb::IOStatus::OK();
+    }
+    failed_ = now;
+    return rocksdb::IOStatus::NoSpace("too little room for a compaction", path);
+  }
+
+  const std::uint64_t floor_;
+  std::atomic<bool> try_again_ = false;
+  std::atomic<Clock::time_point> failed_ = Clock::time_point();
+};
+
+RoomGuard::RoomGuard(const std::shared_ptr<rocksdb::FileSystem>& files, std::uint64_t floor)
+    : files_(std::make_shared<Files>(files, floor)), env_(rocksdb::NewCompositeEnv(files_)) {}
+
+RoomGuard::~RoomGuard() = default;
+
+void RoomGuard::try_again(bool now) { files_->try_again(now); }
+
+RoomKeeper::RoomKeeper(rocksdb::DB& db, RoomGuard& guard, std::string path, std::uint64_t unit)
     : db_(db),
-      view_(view),
+      guard_(guard),
       path_(std::move(path)),
       unit_(unit),
       erased_(kWorthCompacting),  // an earlier process may have erased as many rows
@@ -144,13 +207,13 @@ void RoomKeeper::tidy() {
     how.exclusive_manual_compaction = false;
     how.allow_write_stall = true;  // otherwise CompactRange() may wait for other compactions
     how.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
-    // If nothing has changed since a compaction failed, it would only fill the disk and fail again.
-    // Not every change shows here, so try again at times all the same.
-    const bool changed = !failed_ || erased > failed_->erased || free >= failed_->free + unit_ ||
-                         begun >= failed_->begun + kPauseUnchanged;
-    view_.pretend(changed);
+    // If little has changed since a compaction failed, it would fail again. Not every change shows
+    // here, so try again at times all the same.
+    const bool changed = !failed_ || erased >= failed_->erased + kWorthCompacting / 2 ||
+                         free >= failed_->free + unit_ || begun >= failed_->begun + kPauseUnchanged;
+    guard_.try_again(changed);
     done = db_.CompactRange(how, nullptr, nullptr).ok();
-    view_.pretend(false);
+    guard_.try_again(false);
     if (done) {
       failed_.reset();
     } else if (changed) {

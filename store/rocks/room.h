@@ -23,6 +23,8 @@ class FileSystem;
 
 namespace c10dd::store {
 
+inline constexpr const char* kCompactionsPause = "compactions pause for lack of room";
+
 /// Computes how many bytes must stay free on the disk so that compactions can run.
 class RoomNeed {
  public:
@@ -42,28 +44,31 @@ class RoomNeed {
   std::atomic<std::uint64_t> bytes_ = 0;
 };
 
-/// Returns a listener that calls need->look() after each flush and each compaction.
+/// Returns a listener that calls need->look() after each flush and each compaction. Also keeps from
+/// RocksDB that a compaction has found the disk full. RocksDB would begin no compaction then whose
+/// input is larger than about half of the free bytes, although the output may be nothing if the
+/// rows were erased, and it would fail commits that have to wait for a flush.
 std::shared_ptr<rocksdb::EventListener> listener_of(std::shared_ptr<RoomNeed> need);
 
-/// Tells RocksDB how many bytes are free on the disk. RocksDB asks only after a compaction has
-/// found the disk full. From then on it begins no compaction whose input is larger than about half
-/// of the free bytes, until as much is free as that compaction had reserved. But if rows were
-/// erased, the output is smaller than the input, down to nothing, and only that compaction would
-/// make room.
-class RoomView {
+/// Leaves room for logs and flushed tables, which RocksDB must be able to write: a compaction fails
+/// before it uses up the disk. After such a failure, RocksDB tries again every second, so
+/// compactions fail at once for some time; the texts of these failures contain kCompactionsPause.
+class RoomGuard {
  public:
-  /// env() passes everything except the question for the free bytes on to `files`.
-  explicit RoomView(const std::shared_ptr<rocksdb::FileSystem>& files);
-  ~RoomView();
+  /// env() passes everything on to `files`. `floor` is how many bytes a compaction leaves free.
+  RoomGuard(const std::shared_ptr<rocksdb::FileSystem>& files, std::uint64_t floor);
+  ~RoomGuard();
 
   /// The environment for the options of RocksDB. Must outlive the database.
   rocksdb::Env* env() const { return env_.get(); }
 
-  /// While `plenty` is true, RocksDB begins every compaction. Thread-safe.
-  void pretend(bool plenty) { *plenty_ = plenty; }
+  /// While `now` is true, no earlier failure makes a compaction fail. Thread-safe.
+  void try_again(bool now);
 
  private:
-  const std::shared_ptr<std::atomic<bool>> plenty_ = std::make_shared<std::atomic<bool>>(false);
+  class Files;
+
+  const std::shared_ptr<Files> files_;
   const std::unique_ptr<rocksdb::Env> env_;
 };
 
@@ -73,9 +78,9 @@ class RoomKeeper {
   /// Number of erased rows that justifies an immediate compaction.
   static constexpr std::size_t kWorthCompacting = 1'000;
 
-  /// `view` belongs to the environment of `db`. `path` is any path on the disk of the rows. `unit`
+  /// `guard` has the environment of `db`. `path` is any path on the disk of the rows. `unit`
   /// is the size of a table in bytes.
-  RoomKeeper(rocksdb::DB& db, RoomView& view, std::string path, std::uint64_t unit);
+  RoomKeeper(rocksdb::DB& db, RoomGuard& guard, std::string path, std::uint64_t unit);
   /// Stops a compaction that is running, and joins the thread.
   ~RoomKeeper();
 
@@ -99,7 +104,7 @@ class RoomKeeper {
   bool has_deletions() const;
 
   rocksdb::DB& db_;
-  RoomView& view_;
+  RoomGuard& guard_;
   const std::string path_;
   const std::uint64_t unit_;
   std::atomic<std::size_t> erased_;
