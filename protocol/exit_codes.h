@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exit codes of the programs, with the meanings of sysexits.h. The tables in README.md,
-// deploy/README.md, docs/c10ddctl.md and docs/c10drun.md explain the codes of each program. A test compares these
-// tables with the lists in this file.
+// deploy/README.md, docs/c10ddctl.md and docs/c10drun.md explain the codes of each program. A test
+// compares these tables with the lists in this file.
 #pragma once
 
 #include <array>

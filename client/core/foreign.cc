@@ -56,7 +56,8 @@ std::string foreign_protocol(std::string_view first_bytes) {
   if (known->protocol == "TLS") return "TLS";
   // Some HTTPS servers reply to plain HTTP with an HTTP error that names HTTPS.
   const bool https = first_bytes.find("HTTPS") != first_bytes.npos;
-  return format("{} ({})", https ? "TLS" : known->protocol, quoted_text(printable(line, kLineShown)));
+  return format("{} ({})", https ? "TLS" : known->protocol,
+                quoted_text(printable(line, kLineShown)));
 }
 
 }  // namespace c10dd::client

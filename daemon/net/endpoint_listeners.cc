@@ -21,7 +21,8 @@ constexpr int kChoices = 16;  // how many free ports the kernel may offer before
 void log(std::string_view what, const core::Endpoint& endpoint) {
   spdlog::info("event=endpoint_{} job={} name={} run={} port={} ttl={}", what,
                printable_name(endpoint.job), quoted_text(printable_name(endpoint.name)),
-               quoted_text(printable_name(endpoint.run)), endpoint.port, quoted_text(human(endpoint.ttl)));
+               quoted_text(printable_name(endpoint.run)), endpoint.port,
+               quoted_text(human(endpoint.ttl)));
 }
 
 ListenerSettings settings_of(const core::Endpoint& endpoint, std::uint16_t port,
@@ -191,8 +192,8 @@ void EndpointListeners::try_again(Entry& entry) {
       address_text(host_, endpoint.port), why);
   if (problem == entry.problem) return;
   spdlog::warn("event=endpoint_unavailable job={} name={} port={} retry_ms={} reason={}",
-               printable_name(endpoint.job), quoted_text(printable_name(endpoint.name)), endpoint.port,
-               std::chrono::milliseconds(kRetry).count(), quoted_text(problem));
+               printable_name(endpoint.job), quoted_text(printable_name(endpoint.name)),
+               endpoint.port, std::chrono::milliseconds(kRetry).count(), quoted_text(problem));
   entry.problem = std::move(problem);
 }
 

@@ -31,8 +31,7 @@ void EventLog::write(const std::string& job, const std::string& run, const core:
   if (const auto* timed_out = std::get_if<core::BarrierTimedOut>(&event)) {
     spdlog::warn("event=barrier_timed_out job={} detail={}", job, quoted_text(timed_out->detail));
   } else if (const auto* contested = std::get_if<core::RankContested>(&event)) {
-    spdlog::warn("event={} job={} detail={}", contested->what, job,
-                 quoted_text(contested->detail));
+    spdlog::warn("event={} job={} detail={}", contested->what, job, quoted_text(contested->detail));
   } else if (const auto* formed = std::get_if<core::GenerationFormed>(&event)) {
     spdlog::info("event=generation_formed job={} group={} generation={} size={} reason={}", job,
                  name(formed->group), formed->generation, formed->size,

@@ -108,10 +108,11 @@ Result<core::FleetView> FleetHost::wait_for_room() {
     const bool lives = readings > 1 && view.daemons().at(conflict->with).silent == Duration{0};
     if (lives) return failure(Code::invalid_argument, "{}", conflict->reason);
     if (readings == 0) {
-      spdlog::info("event=fleet_wait reason={}",
-                   quoted_text("starts if the daemon that is in the way stays silent for its lease, "
-                          "because then it is dead: " +
-                          conflict->reason));
+      spdlog::info(
+          "event=fleet_wait reason={}",
+          quoted_text("starts if the daemon that is in the way stays silent for its lease, "
+                      "because then it is dead: " +
+                      conflict->reason));
     }
     std::this_thread::sleep_for(view.interval());
   }

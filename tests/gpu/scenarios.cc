@@ -28,8 +28,8 @@ using test::each_type;
 using test::factor_of;
 using test::Inputs;
 using test::inputs_of;
-using test::reduction_of;
 using test::number;
+using test::reduction_of;
 
 constexpr CallOptions kAsync{.async = true};
 

@@ -71,7 +71,7 @@ TEST(GroupOutcomes, AClosedGroupLeavesItsOutcomeWithTheArrivalsAndNothingElse) {
   }
   daemon.stop(SIGKILL);  // the sessions are open: their end would erase the outcomes, too
   std::map<char, int> rows = rows_in(engine);
-  EXPECT_EQ(rows['o'], kWorlds * (1 + 3));  // a split asks the daemon for nothing
+  EXPECT_EQ(rows['o'], kWorlds * (1 + 3));          // a split asks the daemon for nothing
   EXPECT_EQ(rows['a'], kWorlds * (kSize + 3 * 2));  // the parts of the outcomes
   for (const char part : {'k', 'h', 'w', 'f', 'q', 'c', 'g', 'm', 'l'}) EXPECT_EQ(rows[part], 0);
 }

@@ -11,7 +11,6 @@
 #include "protocol/utf8.h"
 
 namespace c10dd::core {
-namespace {}  // namespace
 
 void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t generation) {
   directory_ = std::move(directory);

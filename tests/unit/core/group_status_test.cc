@@ -75,8 +75,7 @@ TEST(GroupStatusTest, TellingAllIsLinear) {
   }
   EXPECT_EQ(told, kMembers);
   const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  EXPECT_LT(spent, 3 * test::kSlowdown)
-      << "looking at every member for each of them takes minutes";
+  EXPECT_LT(spent, 3 * test::kSlowdown) << "looking at every member for each of them takes minutes";
 }
 
 TEST(GroupStatusTest, ThoseWhoTimeOutTogetherAreToldWhoWasMissing) {
@@ -100,8 +99,7 @@ TEST(GroupStatusTest, ThoseWhoTimeOutTogetherAreToldWhoWasMissing) {
     ASSERT_EQ(reply.result.error().missing[0].rank, 76U);
   }
   const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  EXPECT_LT(spent, 3 * test::kSlowdown)
-      << "looking at every member for each of them takes minutes";
+  EXPECT_LT(spent, 3 * test::kSlowdown) << "looking at every member for each of them takes minutes";
 }
 
 TEST(GroupStatusTest, ANoticeToAllCostsEachOfThemItsOwnRow) {
@@ -125,8 +123,7 @@ TEST(GroupStatusTest, ANoticeToAllCostsEachOfThemItsOwnRow) {
   }
   EXPECT_LT(bytes, 4U * kMembers * 512) << "asked, acknowledged, left, and the group's row with it";
   const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  EXPECT_LT(spent, 3 * test::kSlowdown)
-      << "looking at every member for each of them takes minutes";
+  EXPECT_LT(spent, 3 * test::kSlowdown) << "looking at every member for each of them takes minutes";
 }
 
 TEST(GroupStatusTest, AllChangesOfATickAreOneNews) {
