@@ -110,7 +110,7 @@ class Blob {
 
 /// Orders byte strings of any type, so that a table of Blobs can be searched with other types.
 struct BytesLess {
-  using is_transparent = void;
+  using is_transparent = void;  // NOLINT(readability-identifier-naming)
   bool operator()(std::string_view a, std::string_view b) const { return a < b; }
 };
 

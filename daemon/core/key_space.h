@@ -98,13 +98,13 @@ class KeySpace {
  private:
   /// Hashes and compares keys, and the entries that have them.
   struct Hash {
-    using is_transparent = void;
+    using is_transparent = void;  // NOLINT(readability-identifier-naming)
     using is_avalanching = void;
     std::size_t operator()(std::string_view key) const { return hash_of(key); }
     std::size_t operator()(const Entries::iterator& at) const { return hash_of(at->first); }
   };
   struct Equal {
-    using is_transparent = void;
+    using is_transparent = void;  // NOLINT(readability-identifier-naming)
     bool operator()(const Entries::iterator& a, const Entries::iterator& b) const { return a == b; }
     bool operator()(std::string_view a, const Entries::iterator& b) const {
       return a == b->first.view();
