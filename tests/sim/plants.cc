@@ -153,7 +153,7 @@ constexpr PlantInfo kPlants[] = {
 constexpr std::string_view kHead =
     "# The seed that found each planted fault last. The test sim_planted tries it first, and "
     "searches\n"
-    "# only if it finds the fault no longer. Brought up to date by:\n"
+    "# only if it finds the fault no longer. This command brings it up to date:\n"
     "#   ./dev sim --plant all --seeds 4000 --first --seeds-file tests/sim/planted_seeds.txt \\\n"
     "#     --write-seeds tests/sim/planted_seeds.txt\n";
 
