@@ -46,8 +46,7 @@ FleetHost::FleetHost(Loop& loop, const Options& options, std::vector<std::string
       timer_(loop),
       look_timer_(loop),
       watch_(store::watch_server(options.engine)),
-      // A reply that is late must not cost the lease: there must be time for another try.
-      link_([&options] { return store::open_fleet(options.engine, options.lease / 3); }) {}
+      link_([this] { return store::open_fleet(options_.engine, patience_); }) {}
 
 FleetHost::~FleetHost() = default;
 
@@ -143,6 +142,8 @@ Result<void> FleetHost::join() {
 
 void FleetHost::start(Shards& shards) {
   shards_ = &shards;
+  patience_ = options_.lease / 3;
+  link_.close();
   // To open the engine may have taken longer than the lease that join() has got.
   const core::SteadyTime sent = loop_.boot_now();
   const Heard heard = link_.ask(true, member_.self(), engine_.server());

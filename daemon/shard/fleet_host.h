@@ -99,7 +99,10 @@ class FleetHost final : private core::FleetMember::Shell {
   boost::asio::steady_timer look_timer_;
   store::ServerState server_;                  ///< as the newest look has shown it
   std::unique_ptr<store::ServerWatch> watch_;  ///< used on look_thread_, and while no loop runs
-  core::FleetLink link_;                       ///< used on thread_, and while no loop runs
+  /// How long the server may be silent. Seconds while join() runs, because no lease can end yet;
+  /// then a part of the lease: a reply that is late must leave time for another try.
+  Duration patience_ = std::chrono::seconds(2);
+  core::FleetLink link_;  ///< used on thread_, and while no loop runs
   boost::asio::thread_pool look_thread_{1};
   boost::asio::thread_pool thread_{1};  ///< the last member, so destroyed first
 };

@@ -248,6 +248,28 @@ class RedisRestart(Fleet):
             self.assertIn("Redis was started again, or another server is in charge", daemon.errors())
 
 
+class SlowRedis(Fleet):
+    daemons = 0
+
+    def test_a_daemon_starts_on_a_redis_that_answers_later_than_a_third_of_the_lease(self):
+        """A start holds no lease that a late reply could cost."""
+        served = threading.Event()
+
+        def answer_late():
+            while not served.is_set():
+                os.kill(self.redis.pid, signal.SIGSTOP)
+                served.wait(0.4 * LEASE)
+                os.kill(self.redis.pid, signal.SIGCONT)
+                time.sleep(0.0005)
+        thread = threading.Thread(target=answer_late)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(served.set)
+        daemon = self.stack.enter_context(self.daemon())
+        served.set()
+        self.wait_for("the lease", lambda: daemon.http("/readyz")[0] == 200)
+
+
 class ExactlyOnce(Fleet):
     daemons = 3
     cycles = int(os.environ.get("C10DD_CYCLES", "6"))
