@@ -17,6 +17,10 @@ Result<Claim> Engine::claim(JobNumber job) {
   return failure(Code::not_owner, "job {} belongs to another daemon", job);
 }
 
+Result<std::optional<Changes>> Engine::changes(JobNumber, Revision) {
+  return std::optional<Changes>();
+}
+
 Engine::Outcomes Engine::commit_and_confirm(std::span<const JobBatch> batches,
                                             std::span<const Ownership> owners) {
   Outcomes outcomes;

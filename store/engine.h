@@ -14,7 +14,8 @@
 //    claimed is absent;
 //  - an engine that daemons share (shared()) gives a job to one owner at a time: see claim(). The
 //    directory, job 0, has no owner there: the engine applies a batch of job 0, whose epoch is 0,
-//    if from_rev is the current revision, and otherwise fences it. No batch of job 0 is a repeat;
+//    if from_rev is the current revision, and otherwise fences it. No batch of job 0 is a repeat.
+//    It keeps the newest changes of job 0: see changes();
 //  - read() yields exactly the rows of all durable batches of the job, in byte order of their keys;
 //  - after Outcome::unknown the engine must be opened again; until then all outcomes are unknown,
 //    and all other calls fail with unavailable;
@@ -146,6 +147,18 @@ struct OpenOptions {
   std::function<void(std::string_view line)> warn = {};
 };
 
+/// How many changes of the directory a shared engine keeps, and how many bytes of them.
+inline constexpr std::size_t kChangesKept = 4096;
+inline constexpr std::size_t kChangeBytesKept = 4 * 1024 * 1024;
+
+/// What has changed in a job since a revision.
+struct Changes {
+  Revision revision = 0;  ///< of the job now
+  Rows rows = {};         ///< of all changes, in order
+  /// How many rows the job has now, if the engine counts them.
+  std::optional<std::uint64_t> row_count = {};
+};
+
 /// Reads the rows of one job in pieces. Between two pieces, the engine can serve other jobs.
 class RowReader {
  public:
@@ -217,8 +230,16 @@ class Engine {
 
   /// Returns a reader of the job's rows. If another owner changes the job during the read, the rows
   /// may be a mix of old and new: call renew() after the last piece to check that the caller still
-  /// owns the job. The engine must outlive the reader.
+  /// owns the job. The rows of job 0 on a shared engine, which has no owner, may be such a mix, and
+  /// the reader does not count them: apply the changes() since a revision before the first piece.
+  /// The engine must outlive the reader.
   virtual std::unique_ptr<RowReader> read(JobNumber job) = 0;
+
+  /// Returns the changes of a job above revision `from`. Returns nothing if the engine does not
+  /// have them all: a shared engine keeps those of job 0, the newest kChangesKept or
+  /// kChangeBytesKept of them, and loses them when a daemon that knows no changes() commits; other
+  /// engines keep none.
+  virtual Result<std::optional<Changes>> changes(JobNumber job, Revision from);
 
   /// Calls each(row) for every row of the job, in the order of read().
   Result<void> load(JobNumber job, const std::function<void(Row)>& each);

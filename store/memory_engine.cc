@@ -118,6 +118,20 @@ class MemoryEngine final : public Engine {
                                                                        : &found->second.rows);
   }
 
+  Result<std::optional<Changes>> changes(JobNumber job, Revision from) override {
+    if (!without_owner(job)) return Engine::changes(job, from);
+    const JobRows& of = memory_->jobs[job];
+    Changes changes{of.head.revision, {}, of.rows.size()};
+    Revision reached = from;
+    for (const JobBatch& change : of.newest) {
+      if (change.from_rev != reached) continue;
+      changes.rows.append(change.rows);
+      reached = change.to_rev;
+    }
+    if (reached != changes.revision) return std::optional<Changes>();
+    return std::optional(std::move(changes));
+  }
+
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
     std::map<JobNumber, HeadCheck> checks;
     std::vector<Outcome> outcomes;
@@ -130,6 +144,7 @@ class MemoryEngine final : public Engine {
       }
       if (check == BatchCheck::apply) {
         for (const RowView& row : batch.rows) apply(row, found->second.rows);
+        if (without_owner(batch.job)) keep_change(batch, found->second);
       }
       outcomes.push_back(outcome_of(check));
     }
@@ -165,6 +180,11 @@ class MemoryEngine final : public Engine {
     const auto daemon = memory_->daemons.find(found->second.process);
     if (daemon == memory_->daemons.end()) return {};  // released, or left
     return Holder{{found->second.head.epoch, found->second.process}, daemon->second.beats};
+  }
+
+  static void keep_change(const JobBatch& batch, JobRows& of) {
+    of.newest.push_back(batch);
+    if (of.newest.size() > kChangesKept) of.newest.pop_front();
   }
 
   bool may_change(const JobBatch& batch, const JobRows& of) const {

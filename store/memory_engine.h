@@ -3,6 +3,7 @@
 // rules of shared engines, and for the simulator.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -22,6 +23,7 @@ class SharedMemory {
     std::uint64_t process = 0;  ///< of the owner; 0: released
     std::vector<EpochStart> starts;
     RowMap rows;
+    std::deque<JobBatch> newest = {};  ///< of job 0: the newest kChangesKept changes
   };
 
   std::map<JobNumber, JobRows> jobs;

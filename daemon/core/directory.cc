@@ -20,6 +20,8 @@ Result<void> check_name(const char* what, const std::string& name, bool may_be_e
                  name.size(), limits::kNameBytes);
 }
 
+Failure damaged_row() { return failure(Code::malformed, "damaged row in the directory of jobs"); }
+
 Bytes number_value(std::uint64_t n) { return RowKey('n').number(n).take(); }
 Bytes name_key(const std::pair<std::string, std::string>& name) {
   return RowKey('j').text(name.first).rest(name.second).take();
@@ -59,9 +61,7 @@ Result<void> Directory::restore(const Row& row) {
   } else {
     known = false;
   }
-  if (!known || !value.complete() || !key.complete()) {
-    return failure(Code::malformed, "damaged row in the directory of jobs");
-  }
+  if (!known || !value.complete() || !key.complete()) return damaged_row();
   return {};
 }
 
@@ -230,25 +230,79 @@ void Directory::mark_elsewhere(JobNumber number, TimePoint now) {
   not_reopened_.insert(number);
 }
 
-Directory::Followed Directory::follow(Directory&& newer, TimePoint now) {
+Result<Directory::Followed> Directory::follow(const Rows& rows, Revision revision, TimePoint now) {
   Followed followed;
-  for (const auto& [number, name] : names_) {
-    if (newer.names_.contains(number)) continue;
+  std::map<JobNumber, Name> removed;
+  std::set<JobNumber> added;
+  for (const RowView& row : rows) {
+    Result<void> taken;
+    if (Endpoints::owns(row)) {
+      const Result<bool> changed = endpoints_.follow(row, now);
+      if (!changed) return changed.error();
+      followed.endpoints = followed.endpoints || *changed;
+    } else if (row.key.starts_with('j')) {
+      taken = follow_name(row, removed, added);
+    } else {
+      taken = follow_row(row);
+    }
+    if (!taken) return taken.error();
+  }
+  revision_ = revision;
+  for (const auto& [number, name] : removed) {
     followed.removed.push_back({name.first, name.second, number});
+    mark_in_use(number);
   }
-  for (const NamedRun& gone : followed.removed) mark_in_use(gone.number);
-  const auto before = std::exchange(names_, std::move(newer.names_));
-  numbers_ = std::move(newer.numbers_);
-  next_ = newer.next_;
-  marks_ = std::move(newer.marks_);
-  incarnation_ = newer.incarnation_;
-  revision_ = newer.revision_;
-  for (const auto& [number, name] : names_) {
-    if (!before.contains(number)) mark_elsewhere(number, now);
-  }
-  followed.endpoints = endpoints_.all() != newer.endpoints_.all();
-  if (followed.endpoints) endpoints_.become(newer.endpoints_, now);
+  for (const JobNumber number : added) mark_elsewhere(number, now);
   return followed;
+}
+
+/// Takes the row of a name. A job that is removed and added again is neither.
+Result<void> Directory::follow_name(const RowView& row, std::map<JobNumber, Name>& removed,
+                                    std::set<JobNumber>& added) {
+  RowKeyReader key(row.key);
+  RowKeyReader value(row.value);
+  Name name;
+  name.first = key.text();
+  name.second = key.rest();
+  const bool put = row.kind == Row::Kind::put;
+  const JobNumber number = put ? value.number() : 0;
+  if (!key.complete() || (put && !value.complete())) return damaged_row();
+  const auto known = numbers_.find(name);
+  if (known != numbers_.end() && known->second != number) {
+    if (added.erase(known->second) == 0) removed[known->second] = name;
+    names_.erase(known->second);
+    numbers_.erase(known);
+  }
+  if (!put || numbers_.contains(name)) return {};
+  next_ = std::max(next_, number + 1);
+  numbers_[name] = number;
+  names_[number] = std::move(name);
+  if (removed.erase(number) == 0) added.insert(number);
+  return {};
+}
+
+/// Takes a row of another kind.
+Result<void> Directory::follow_row(const RowView& row) {
+  RowKeyReader key(row.key);
+  RowKeyReader value(row.value);
+  if (row.kind == Row::Kind::erase && row.key.starts_with('m')) {
+    marks_.erase(key.number());
+    return key.complete() ? Result<void>() : damaged_row();
+  }
+  if (row.kind != Row::Kind::put) return damaged_row();
+  if (row.key != "n") return restore(row);
+  next_ = value.number();
+  return value.complete() ? Result<void>() : damaged_row();
+}
+
+Rows Directory::rows() const {
+  Rows rows;
+  rows.push_back(witness());
+  rows.push_back({Row::Kind::put, "n", number_value(next_)});
+  for (const auto& [number, name] : names_) rows.push_back(entry_row(number));
+  for (const JobNumber number : marks_) rows.push_back(mark_of(number));
+  endpoints_.append_rows(rows);
+  return rows;
 }
 
 // ---- removal -----------------------------------------------------------------------------------

@@ -108,9 +108,12 @@ class Directory {
     std::vector<NamedRun> removed;  ///< jobs that are gone
     bool endpoints = false;         ///< whether the endpoints have changed
   };
-  /// Becomes what another daemon has made of the directory, as read from the engine, and keeps what
-  /// is not in rows: which jobs are in use, and when the others are due.
-  Followed follow(Directory&& newer, TimePoint now);
+  /// Takes the rows that another daemon has changed, in order, and keeps what is not in rows: which
+  /// jobs are in use, and when the others are due. `revision` is that of the directory then. Fails
+  /// with `malformed` if a row is damaged.
+  Result<Followed> follow(const Rows& rows, Revision revision, TimePoint now);
+  /// Returns all rows of the directory.
+  Rows rows() const;
 
   /// Removes these jobs from the directory. Ignores unknown numbers.
   Retired remove(const std::vector<JobNumber>& numbers);
@@ -151,6 +154,9 @@ class Directory {
   void lease(JobNumber number, TimePoint now);
   void finish(Effects& out);
   void endpoint_gone(const Endpoint& endpoint, TimePoint now);
+  Result<void> follow_name(const RowView& row, std::map<JobNumber, Name>& removed,
+                           std::set<JobNumber>& added);
+  Result<void> follow_row(const RowView& row);
 
   Limits limits_;
   std::uint64_t incarnation_ = 0;

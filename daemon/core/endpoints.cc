@@ -2,6 +2,7 @@
 // Rows: key 'e' + job + name holds an EndpointRow.
 #include "daemon/core/endpoints.h"
 
+#include <algorithm>
 #include <boost/describe/class.hpp>
 #include <utility>
 
@@ -27,6 +28,32 @@ BOOST_DESCRIBE_STRUCT(EndpointRow, (), (port, run, ttl, world_size, renewals))
 
 Bytes key_of(const Endpoints::Name& name) {
   return RowKey('e').text(name.first).rest(name.second).take();
+}
+
+Failure damaged_endpoint() { return failure(Code::malformed, "damaged row of an endpoint"); }
+
+std::optional<Endpoints::Name> name_of(std::string_view row_key) {
+  RowKeyReader key(row_key);
+  Endpoints::Name name;
+  name.first = key.text();
+  name.second = key.rest();
+  if (!key.complete() || name.first.empty() || name.second.empty()) return std::nullopt;
+  return name;
+}
+
+/// Returns the endpoint of a row; nothing if the row is damaged.
+std::optional<Endpoint> endpoint_of(std::string_view row_key, std::string_view row_value) {
+  const std::optional<Endpoints::Name> name = name_of(row_key);
+  const Result<EndpointRow> value = wire::decode<EndpointRow>(row_value);
+  if (!name || !value || value->port == 0 || !check_endpoint_ttl(value->ttl)) return std::nullopt;
+  return Endpoint{name->first, name->second,      value->port,    value->run,
+                  value->ttl,  value->world_size, value->renewals};
+}
+
+Row row_of(const Endpoint& endpoint) {
+  const EndpointRow value{endpoint.port, endpoint.run, endpoint.ttl, endpoint.world_size,
+                          endpoint.renewals};
+  return {Row::Kind::put, key_of({endpoint.job, endpoint.name}), wire::encode(value)};
 }
 
 std::string shown(const std::string& name) { return printable(name, limits::kNameShown); }
@@ -61,25 +88,19 @@ Result<void> check_endpoint_world_size(std::int64_t world_size) {
 }
 
 Result<void> Endpoints::restore(const Row& row) {
-  RowKeyReader key(row.key);
-  Name name;
-  name.first = key.text();
-  name.second = key.rest();
-  const Result<EndpointRow> value = wire::decode<EndpointRow>(row.value);
-  const bool good = key.complete() && !name.first.empty() && !name.second.empty() && value &&
-                    value->port != 0 && !has_port(value->port) && check_endpoint_ttl(value->ttl) &&
-                    !endpoints_.contains(name);
-  if (!good) return failure(Code::malformed, "damaged row of an endpoint");
-  if (planted(Planted::endpoint_forgotten)) return {};
-  ports_[value->port] = name;
-  if (!value->run.empty()) ++runs_[{name.first, value->run}];
-  endpoints_[name] = {name.first, name.second,       value->port,    value->run,
-                      value->ttl, value->world_size, value->renewals};
+  const std::optional<Endpoint> endpoint = endpoint_of(row.key, row.value);
+  if (!endpoint || has_port(endpoint->port) || find({endpoint->job, endpoint->name}) != nullptr) {
+    return damaged_endpoint();
+  }
+  if (!planted(Planted::endpoint_forgotten)) place(*endpoint);
   return {};
 }
 
 void Endpoints::resume(TimePoint now) {
-  for (const auto& [name, endpoint] : endpoints_) start_ttl(name, now);
+  for (const auto& [name, endpoint] : endpoints_) {
+    renewed_[name] = now;
+    start_ttl(name, now);
+  }
 }
 
 Result<Endpoint> Endpoints::check(const std::string& job, const LeaseEndpoint& request) const {
@@ -107,47 +128,74 @@ Result<Endpoint> Endpoints::check(const std::string& job, const LeaseEndpoint& r
   return endpoint;
 }
 
-void Endpoints::become(const Endpoints& other, TimePoint now) {
-  const auto before = std::exchange(endpoints_, other.endpoints_);
-  ports_ = other.ports_;
-  runs_ = other.runs_;
-  for (const auto& [name, endpoint] : before) {
-    if (endpoints_.contains(name)) continue;
-    in_use_.erase(name);
-    deadlines_.erase(name);
-    renewals_.erase(name);
+Result<bool> Endpoints::follow(const RowView& row, TimePoint now) {
+  const std::optional<Name> name = name_of(row.key);
+  if (!name) return damaged_endpoint();
+  if (row.kind == Row::Kind::erase) {
+    const bool known = find(*name) != nullptr;
+    if (known) displace(*name);
+    return known;
   }
-  for (const auto& [name, endpoint] : endpoints_) {
-    const auto known = before.find(name);
-    const bool same = known != before.end() && known->second == endpoint;
-    if (!same && !in_use_.contains(name)) start_ttl(name, now);
+  const std::optional<Endpoint> endpoint = endpoint_of(row.key, row.value);
+  if (row.kind != Row::Kind::put || !endpoint) return damaged_endpoint();
+  const Endpoint* const known = find(*name);
+  if (known != nullptr && *known == *endpoint) return false;
+  const bool in_use = in_use_.contains(*name);
+  if (known != nullptr) displace(*name);
+  place(*endpoint);
+  renewed_[*name] = now;
+  if (in_use) {
+    set_in_use(*name, true, now);
+  } else {
+    start_ttl(*name, now);
   }
+  return true;
+}
+
+void Endpoints::append_rows(Rows& rows) const {
+  for (const auto& [name, endpoint] : endpoints_) rows.push_back(row_of(endpoint));
+}
+
+/// Adds an endpoint. A port that another one has had is its own from now on: the row by which the
+/// other one has given it up may follow.
+void Endpoints::place(const Endpoint& endpoint) {
+  const Name name{endpoint.job, endpoint.name};
+  ports_[endpoint.port] = name;
+  if (!endpoint.run.empty()) ++runs_[{endpoint.job, endpoint.run}];
+  endpoints_[name] = endpoint;
+}
+
+void Endpoints::displace(const Name& name) {
+  const auto node = endpoints_.extract(name);
+  const Endpoint& endpoint = node.mapped();
+  const auto port = ports_.find(endpoint.port);
+  if (port != ports_.end() && port->second == name) ports_.erase(port);
+  const auto run = runs_.find({endpoint.job, endpoint.run});
+  if (run != runs_.end() && --run->second == 0) runs_.erase(run);
+  deadlines_.erase(name);
+  renewals_.erase(name);
+  renewed_.erase(name);
+  in_use_.erase(name);
 }
 
 void Endpoints::put(const Endpoint& endpoint, TimePoint now, Rows& rows) {
   const Name name{endpoint.job, endpoint.name};
-  if (!endpoints_.contains(name)) {
+  if (endpoints_.contains(name)) {
+    endpoints_[name] = endpoint;
+  } else {
     C10DD_ASSERT(endpoint.port != 0 && !has_port(endpoint.port));
-    ports_[endpoint.port] = name;
-    if (!endpoint.run.empty()) ++runs_[{endpoint.job, endpoint.run}];
+    place(endpoint);
   }
-  endpoints_[name] = endpoint;
+  renewed_[name] = now;
   if (!in_use_.contains(name)) start_ttl(name, now);
-  const EndpointRow value{endpoint.port, endpoint.run, endpoint.ttl, endpoint.world_size,
-                          endpoint.renewals};
-  rows.push_back({Row::Kind::put, key_of(name), wire::encode(value)});
+  rows.push_back(row_of(endpoint));
 }
 
 std::optional<Endpoint> Endpoints::release(const Name& name, Rows& rows) {
-  auto node = endpoints_.extract(name);
-  if (node.empty()) return std::nullopt;
-  Endpoint endpoint = std::move(node.mapped());
-  ports_.erase(endpoint.port);
-  deadlines_.erase(name);
-  renewals_.erase(name);
-  in_use_.erase(name);
-  const auto run = runs_.find({endpoint.job, endpoint.run});
-  if (run != runs_.end() && --run->second == 0) runs_.erase(run);
+  const Endpoint* const known = find(name);
+  if (known == nullptr) return std::nullopt;
+  Endpoint endpoint = *known;
+  displace(name);
   rows.push_back({Row::Kind::erase, key_of(name), {}});
   return endpoint;
 }
@@ -163,19 +211,21 @@ void Endpoints::set_in_use(const Name& name, bool in_use, TimePoint now) {
   if (in_use) {
     if (!in_use_.insert(name).second) return;
     deadlines_.erase(name);
-    renewals_.set(name, now);
-  } else if (in_use_.erase(name) > 0) {
+  } else {
+    if (in_use_.erase(name) == 0) return;
     start_ttl(name, now);
-    renewals_.set(name, now);
   }
+  if (renewals_.contains(name)) return;
+  renewals_.set(name, std::max(now, renewed_[name] + endpoints_.at(name).ttl / 2));
 }
 
 bool Endpoints::renew_used(TimePoint now, Rows& rows) {
   const std::optional<Name> due = renewals_.take_due(now);
   if (!due) return false;
-  Endpoint endpoint = endpoints_.at(*due);
+  Endpoint& endpoint = endpoints_.at(*due);
   ++endpoint.renewals;
-  put(endpoint, now, rows);
+  renewed_[*due] = now;
+  rows.push_back(row_of(endpoint));
   if (in_use_.contains(*due)) renewals_.set(*due, now + endpoint.ttl / 2);
   return true;
 }

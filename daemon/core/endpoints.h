@@ -4,8 +4,10 @@
 // or expires. It expires when it has had no connection for its ttl, counted in job time; the ttl
 // starts in full when the endpoint is leased or renewed, when its last connection has ended, and
 // after a restart. In a fleet, a daemon knows only its own connections: it renews the endpoints
-// that have some, and the others count from there. Does no I/O: the caller chooses a free port,
-// stores the rows among those of the directory, and says which endpoints have connections.
+// that have some, or have had some since the last renewal, at most once in half a ttl, and the
+// others count from there. If a daemon dies, they may so end an endpoint half a ttl early. Does no
+// I/O: the caller chooses a free port, stores the rows among those of the directory, and says which
+// endpoints have connections.
 #pragma once
 
 #include <cstdint>
@@ -48,13 +50,17 @@ class Endpoints {
 
   explicit Endpoints(std::size_t most) : most_(most) {}
 
+  static bool owns(const RowView& row) { return row.key.starts_with('e'); }
   static bool owns(const Row& row) { return row.key.starts_with('e'); }
   /// Fails with `malformed` if the row is damaged.
   Result<void> restore(const Row& row);
   /// Starts the ttl of each endpoint, after the last row was restored.
   void resume(TimePoint now);
-  /// Takes the rows of `other`. Starts the ttl of the endpoints that are new or were renewed.
-  void become(const Endpoints& other, TimePoint now);
+  /// Takes a row that another daemon has changed. Starts the ttl of an endpoint that is new or was
+  /// renewed. Returns whether the row changes anything. Fails with `malformed` if it is damaged.
+  Result<bool> follow(const RowView& row, TimePoint now);
+  /// Appends the rows of all endpoints.
+  void append_rows(Rows& rows) const;
 
   /// Returns the endpoint that a request asks for. It has the port of the endpoint of this name, or
   /// port 0 if there is none yet. Fails with invalid_argument if a name, the ttl or the world size
@@ -75,8 +81,8 @@ class Endpoints {
   /// effect if there is none of this name.
   void set_in_use(const Name& name, bool in_use, TimePoint now);
 
-  /// Renews an endpoint that has had a connection since half a ttl ago. Returns false if there is
-  /// none.
+  /// Renews an endpoint that has had a connection since it was last renewed, half a ttl ago or
+  /// more. Its own ttl goes on here. Returns false if there is none.
   bool renew_used(TimePoint now, Rows& rows);
   std::optional<TimePoint> next_renewal() const { return renewals_.next(); }
 
@@ -93,14 +99,17 @@ class Endpoints {
 
  private:
   void start_ttl(const Name& name, TimePoint now);
+  void place(const Endpoint& endpoint);
+  void displace(const Name& name);
 
   const std::size_t most_;
   std::map<Name, Endpoint> endpoints_;
   std::map<std::uint16_t, Name> ports_;
   std::map<Name, std::size_t> runs_;  // how many endpoints name this job and run
   std::set<Name> in_use_;
-  Deadlines<Name> deadlines_;  // of those that are not in use
-  Deadlines<Name> renewals_;   // of those that are in use, or have been since the last renewal
+  std::map<Name, TimePoint> renewed_;  // when the other daemons began to count the ttl
+  Deadlines<Name> deadlines_;          // of those that are not in use
+  Deadlines<Name> renewals_;  // of those that are in use, or have been since the last renewal
 };
 
 }  // namespace c10dd::core

@@ -54,6 +54,8 @@ enum class Planted {
 
   // in the hosts
   endpoint_forgotten,       ///< fault: an endpoint is not restored
+  half_read_directory,      ///< fault: a directory that changed while it was read is taken as it is
+  gap_overlooked,           ///< fault: changes of the directory that are not kept are skipped
   lease_told_early,         ///< fault: the port of an endpoint is told before its row is durable
   plain_run_dropped,        ///< fault: a lost engine ends the runs that live in memory
   plain_rows_stored,        ///< fault: rows of a run that lives in memory go to the engine

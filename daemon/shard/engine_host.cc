@@ -252,15 +252,21 @@ void EngineHost::write(core::DirectoryHost::DirectoryBatch change,
   });
 }
 
-void EngineHost::read(std::function<void(std::unique_ptr<core::Directory>)> then) {
-  engine_.commit->post(
-      [this, generation = engine_.state.generation, then = std::move(then)](store::Engine& engine) {
-        auto read = core::reread_directory(engine, limits_of(options_));
-        if (!read) report_lost(generation, read.error().detail);
-        const auto directory = std::make_shared<std::unique_ptr<core::Directory>>();
-        if (read) *directory = std::move(*read);
-        asio::post(loop_, [then, directory] { then(std::move(*directory)); });
-      });
+void EngineHost::read(Revision known,
+                      std::function<void(std::optional<core::DirectoryNews>)> then) {
+  const auto reading = std::make_shared<core::DirectoryReading>(limits_of(options_), known);
+  engine_.commit->post_steps([this, generation = engine_.state.generation, reading,
+                              then = std::move(then)](store::Engine& engine) {
+    auto news = std::make_shared<Result<std::optional<core::DirectoryNews>>>(reading->step(engine));
+    if (*news && !**news) return true;
+    if (!*news) report_lost(generation, news->error().detail);
+    asio::post(loop_, [then, news] { then(*news ? std::move(**news) : std::nullopt); });
+    return false;
+  });
+}
+
+void EngineHost::directory_damaged(const Failure& why) {
+  report_lost(engine_.state.generation, why.detail);
 }
 
 void EngineHost::forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) {

@@ -128,7 +128,8 @@ class EngineHost final : private core::DirectoryHost::Shell {
   core::JobHost& host_of(JobNumber number) override;
   void write(core::DirectoryHost::DirectoryBatch change,
              std::function<void(core::DirectoryHost::Written)> then) override;
-  void read(std::function<void(std::unique_ptr<core::Directory>)> then) override;
+  void read(Revision known, std::function<void(std::optional<core::DirectoryNews>)> then) override;
+  void directory_damaged(const Failure& why) override;
   void forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) override;
   void struck_out(const core::Directory::NamedRun& entry, std::string_view how) override;
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "protocol/fields.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/parse.h"
@@ -178,15 +179,20 @@ return {})lua";
 // be loaded again, which names the damage, and the other jobs go on. ARGV has the number of
 // batches, and for each batch: owner, from, to, the number of arguments for its rows, and these
 // arguments. Further keys are heads of jobs, and the last arguments the owners that they must have:
-// then there is one batch, and it is fenced if another daemon owns one of them. Redis does not undo
+// then there is one batch, and it is fenced if another daemon owns one of them. For job 0, the
+// third key has its changes, and the arguments of each batch end with its rows, encoded as one
+// change. A change that cannot be kept is a gap, and no failure of the commit. Redis does not undo
 // the writes of a script that fails, so everything that can fail (a key of the wrong type, out of
 // memory) must fail before the first write. ARGV[2] is 1 if rows are erased: then the commands that
 // write nothing else are tried first, because the rights of the user may have been changed.
 const std::string_view kRedisCommitScript = R"lua(
 local head, rows = KEYS[1], KEYS[2]
-local guards = #KEYS - 2
+local owned = ARGV[3] ~= '-'
+local changes = KEYS[3]
+local plain = owned and 2 or 3
+local guards = #KEYS - plain
 for i = 1, guards do
-  if redis.call('HGET', KEYS[2 + i], 'owner') ~= ARGV[#ARGV - guards + i] then return 'f' end
+  if redis.call('HGET', KEYS[plain + i], 'owner') ~= ARGV[#ARGV - guards + i] then return 'f' end
 end
 local held = redis.call('HMGET', head, 'owner', 'rev', 'from', 'rows')
 local owner, rev, repeat_from = held[1], held[2], held[3]
@@ -230,6 +236,29 @@ local function apply(at, last)
   end
 end
 
+local function keep_change(from, to, change)
+  local held = redis.pcall('HMGET', changes, 'first', 'last', 'count', 'bytes')
+  local first, count, bytes = held[1], tonumber(held[3] or ''), tonumber(held[4] or '')
+  if held[2] ~= from or not first or not count or not bytes then
+    redis.pcall('DEL', changes)
+    first, count, bytes = from, 0, 0
+  end
+  local value = to .. ' ' .. change
+  redis.pcall('HSET', changes, from, value)
+  count, bytes = count + 1, bytes + #value
+  while count > 4096 or bytes > 4194304 do
+    local oldest = redis.pcall('HGET', changes, first)
+    if type(oldest) ~= 'string' then
+      redis.pcall('DEL', changes)
+      first, count, bytes = to, 0, 0
+    else
+      redis.pcall('HDEL', changes, first)
+      first, count, bytes = string.match(oldest, '^%d+') or to, count - 1, bytes - #oldest
+    end
+  end
+  redis.pcall('HSET', changes, 'first', first, 'last', to, 'count', count, 'bytes', bytes)
+end
+
 if ARGV[2] == '1' and rev then
   redis.call('HDEL', head, '')
   redis.call('HSET', head, 'rev', rev)
@@ -248,6 +277,7 @@ for b = 1, tonumber(ARGV[1]) do
       verdicts[b] = 'd'
       if from ~= to then
         apply(at + 4, last)
+        if not owned then keep_change(from, to, ARGV[last + 1]) end
         rev, applied = to, true
       end
     elseif owner ~= '-' and not_above(repeat_from, from) and not_above(to, rev) then
@@ -256,12 +286,26 @@ for b = 1, tonumber(ARGV[1]) do
     if verdicts[b] == 'd' then first = first or from end
     if applied then repeat_from = first end
   end
-  at = last + 1
+  at = last + (owned and 1 or 2)
 end
 if applied then
   redis.call('HSET', head, 'rev', rev, 'from', repeat_from, 'rows', redis.call('HLEN', rows))
 end
 return table.concat(verdicts))lua";
+
+static_assert(kChangesKept == 4096 && kChangeBytesKept == 4194304, "the script has these numbers");
+
+const std::string_view kRedisChangesScript = R"lua(
+local rev = redis.call('HGET', KEYS[1], 'rev')
+local reply, at = {rev, tostring(redis.call('HLEN', KEYS[3]))}, ARGV[1]
+while at ~= rev do
+  local change = redis.pcall('HGET', KEYS[2], at)
+  local space = type(change) == 'string' and string.find(change, ' ', 1, true)
+  if not space or #reply > 4100 then return {} end
+  reply[#reply + 1] = string.sub(change, space + 1)
+  at = string.sub(change, 1, space - 1)
+end
+return reply)lua";
 
 namespace {
 
@@ -342,6 +386,34 @@ std::string redis_rows_key(std::string_view prefix, JobNumber job) {
   return format("{}:{{{}}}:rows", prefix, job);
 }
 
+std::string redis_changes_key(std::string_view prefix) {
+  return format("{}:{{0}}:changes", prefix);
+}
+
+Bytes encode_change(const Rows& rows) {
+  Bytes change;
+  wire::Writer out(change);
+  for (const RowView& row : rows) {
+    out.put(row.kind);
+    out.put(row.key);
+    out.put(row.value);
+  }
+  return change;
+}
+
+bool decode_change(std::string_view change, Rows& rows) {
+  wire::Reader in(change);
+  while (in.ok() && !in.at_end()) {
+    Row row;
+    in.get(row.kind);
+    in.get(row.key);
+    in.get(row.value);
+    if (!in.ok() || row.kind > Row::Kind::erase_prefix) return false;
+    rows.push_back(row);
+  }
+  return in.ok();
+}
+
 std::string redis_jobs_key(std::string_view prefix) { return format("{}:jobs", prefix); }
 
 std::string redis_fleet_key(std::string_view prefix) { return format("{}:fleet", prefix); }
@@ -378,16 +450,19 @@ void append_redis_commit(Bytes& out, std::string_view verb, std::string_view scr
   const std::vector<Ownership>& guards = batches.front()->guards;
   C10DD_ASSERT(guards.empty() || batches.size() == 1);
   RespCommand command;
-  command << verb << script << 2 + guards.size() << redis_head_key(prefix, job)
+  const bool owned = job != 0;
+  command << verb << script << (owned ? 2 : 3) + guards.size() << redis_head_key(prefix, job)
           << redis_rows_key(prefix, job);
+  if (!owned) command << redis_changes_key(prefix);
   for (const Ownership& guard : guards) command << redis_head_key(prefix, guard.job);
   command << batches.size() << (erases(batches) ? 1 : 0);
   for (const JobBatch* batch : batches) {
     C10DD_ASSERT(well_formed(*batch));
     const std::vector<RowView> rows(batch->rows.begin(), batch->rows.end());
-    command << (job == 0 ? std::string(kRedisNoOwner) : redis_owner({batch->epoch, process}))
+    command << (owned ? redis_owner({batch->epoch, process}) : std::string(kRedisNoOwner))
             << batch->from_rev << batch->to_rev << arguments_of(rows);
     append_rows(command, rows);
+    if (!owned) command << encode_change(batch->rows);
   }
   for (const Ownership& guard : guards) command << redis_owner({guard.epoch, process});
   command.append_to(out);

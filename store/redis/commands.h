@@ -44,6 +44,17 @@ std::string redis_head_key(std::string_view prefix, JobNumber job);
 /// Returns the key of the hash that has a job's rows, in the same cluster slot as the job's head.
 std::string redis_rows_key(std::string_view prefix, JobNumber job);
 
+/// Returns the key of the hash that has the newest changes of job 0. Each has the field of its
+/// from_rev, with its to_rev, a space, and its rows as encode_change() writes them. The field
+/// `first` has the from_rev of the oldest one, `last` the to_rev of the newest one, `count` and
+/// `bytes` how many there are.
+std::string redis_changes_key(std::string_view prefix);
+
+/// Encodes the rows of a change of job 0.
+Bytes encode_change(const Rows& rows);
+/// Appends the rows of an encoded change to `rows`. Returns false if it is malformed.
+bool decode_change(std::string_view change, Rows& rows);
+
 /// Returns the key of the set of all jobs that were claimed.
 std::string redis_jobs_key(std::string_view prefix);
 /// Returns the key of the hash that has a row for each daemon: its number of heartbeats, a space,
@@ -92,9 +103,13 @@ extern const std::string_view kRedisAcceptScript;
 /// KEYS = {a key that nothing else uses}. Runs each command that the other scripts need. Returns an
 /// empty array, or the first command that fails and its error.
 extern const std::string_view kRedisProbeScript;
-/// KEYS = {head, rows}.
+/// KEYS = {head, rows}, and {changes} of job 0.
 /// Returns d (durable), f (fenced), l (lost) or a (absent) per batch.
 extern const std::string_view kRedisCommitScript;
+/// KEYS = {head, changes, rows} of job 0. ARGV = {a revision}. Returns {rev, number of rows,
+/// changes above that revision...}, each as its rows are encoded; or an empty array if one of them
+/// is missing.
+extern const std::string_view kRedisChangesScript;
 
 /// Appends one command to `out`.
 void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments);

@@ -163,6 +163,25 @@ class RedisEngine final : public Engine {
     return std::make_unique<Reader>(*this, job);
   }
 
+  Result<std::optional<Changes>> changes(JobNumber job, Revision from) override {
+    if (job != 0) return Engine::changes(job, from);
+    Result<RedisReply> reply = client_->call(
+        {"EVAL", kRedisChangesScript, "3", head_key(0),
+         redis_changes_key(client_->address().prefix), rows_key(0), std::to_string(from)},
+        limits::kBytesPerJob);
+    if (!reply) return reply.error();
+    if (reply->is_array(0)) return std::optional<Changes>();
+    Changes changes{.row_count = 0};
+    bool good = reply->kind == Kind::array && reply->items.size() >= 2 &&
+                reply->items[0].number(changes.revision) &&
+                reply->items[1].number(*changes.row_count);
+    for (std::size_t n = 2; good && n < reply->items.size(); ++n) {
+      good = reply->items[n].is_bytes() && decode_change(reply->items[n].text, changes.rows);
+    }
+    if (!good) return client_->unexpected("the changes of the directory", *reply);
+    return std::optional(std::move(changes));
+  }
+
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
     return commit_and_confirm(batches, {}).commits;
   }
@@ -249,9 +268,10 @@ class RedisEngine final : public Engine {
     }
 
     /// Checks that the number of rows that were read equals the number of rows on the server, and
-    /// the number of rows in the job's head.
+    /// the number of rows in the job's head. The directory may change between two pages.
     Result<void> finish() {
       complete_ = true;
+      if (job_ == 0) return {};
       Result<RedisReply> size = client_.call({"HLEN", key_});
       if (!size) return size.error();
       if (size->kind != Kind::integer) return client_.unexpected("HLEN", *size);

@@ -115,6 +115,17 @@ void Daemon::release_endpoint(const std::string& job, const std::string& name,
   });
 }
 
+void Daemon::endpoint_in_use(const std::string& job, const std::string& name, bool in_use) {
+  first().post([this, self = shared_from_this(), job, name, in_use] {
+    if (in_use) used_.insert({job, name});
+    if (!in_use) used_.erase({job, name});
+    core::Endpoint endpoint;
+    endpoint.job = job;
+    endpoint.name = name;
+    if (!dead_) directory_->endpoint_in_use(endpoint, in_use);
+  });
+}
+
 /// Chooses a port that hardly any endpoint has had before, so that one that was lost does not come
 /// back to the same port.
 Result<std::uint16_t> Daemon::open(const core::Endpoint&, const core::Endpoints& leased) {
@@ -185,18 +196,27 @@ void Daemon::write(core::DirectoryHost::DirectoryBatch change,
   });
 }
 
-void Daemon::read(std::function<void(std::unique_ptr<core::Directory>)> then) {
-  queue_->post([this, self = shared_from_this(), then = std::move(then),
+void Daemon::read(Revision known, std::function<void(std::optional<core::DirectoryNews>)> then) {
+  core::Directory::Limits limits;
+  limits.run_grace = swarm_.run_grace;
+  const std::size_t piece = 1 + known % 4;
+  read_on(std::make_shared<core::DirectoryReading>(limits, known, piece), std::move(then));
+}
+
+/// Makes the next step of a reading, as GroupCommit::post_steps() does.
+void Daemon::read_on(const std::shared_ptr<core::DirectoryReading>& reading,
+                     std::function<void(std::optional<core::DirectoryNews>)> then) {
+  queue_->post([this, self = shared_from_this(), reading, then = std::move(then),
                 g = generation_](store::Engine* engine) {
-    const auto directory = std::make_shared<std::unique_ptr<core::Directory>>();
-    if (engine != nullptr) {
-      core::Directory::Limits limits;
-      limits.run_grace = swarm_.run_grace;
-      auto read = core::reread_directory(*engine, limits);
-      if (read) *directory = std::move(*read);
+    auto news = std::make_shared<Result<std::optional<core::DirectoryNews>>>(
+        engine == nullptr ? failure(Code::unavailable, "the engine is lost")
+                          : reading->step(*engine));
+    if (*news && !**news) return read_on(reading, then);
+    if (!*news && engine != nullptr && !swarm_.loses) {
+      world_.violated("strangers", "the directory cannot be read: " + news->error().detail);
     }
-    if (*directory == nullptr) report_lost(g, "the directory of jobs cannot be read");
-    first().post([then, directory] { then(std::move(*directory)); });
+    if (!*news) report_lost(g, "the directory of jobs cannot be read: " + news->error().detail);
+    first().post([then, news] { then(*news ? std::move(**news) : std::nullopt); });
   });
 }
 
@@ -224,6 +244,7 @@ void Daemon::report_lost(std::uint64_t generation, const std::string& why, bool 
 
 void Daemon::lose(const std::string& why, bool rolled_back) {
   world_.note("engine.lost", number_);
+  if (swarm_.untroubled) world_.violated("strangers", "a daemon has lost its engine: " + why);
   note_trouble(std::chrono::seconds(10));
   directory_->lost();
   link_.close();

@@ -71,6 +71,8 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   void release_endpoint(const std::string& job, const std::string& name,
                         std::function<void(Result<void>)> then);
   bool listens(std::uint16_t port) const { return ports_.contains(port); }
+  /// Lets an endpoint get its first connection, or lose its last one.
+  void endpoint_in_use(const std::string& job, const std::string& name, bool in_use);
 
   // For doors.h, in a fleet.
   Shard& first_shard() const { return first(); }
@@ -103,7 +105,10 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   core::JobHost& host_of(JobNumber number) override { return shard_of(number)->host(); }
   void write(core::DirectoryHost::DirectoryBatch change,
              std::function<void(core::DirectoryHost::Written)> then) override;
-  void read(std::function<void(std::unique_ptr<core::Directory>)> then) override;
+  void read(Revision known, std::function<void(std::optional<core::DirectoryNews>)> then) override;
+  void read_on(const std::shared_ptr<core::DirectoryReading>& reading,
+               std::function<void(std::optional<core::DirectoryNews>)> then);
+  void directory_damaged(const Failure& why) override { report_lost(generation_, why.detail); }
   void forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) override;
   void struck_out(const core::Directory::NamedRun& entry, std::string_view how) override;
   std::string not_ready() const override { return "the engine is being opened again"; }
@@ -112,7 +117,9 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
                              const core::Endpoints& leased) override;
   void close(const core::Endpoint& endpoint, std::string_view how) override;
   void restore(const std::vector<core::Endpoint>& leased) override;
-  bool in_use(const core::Endpoint&) const override { return false; }
+  bool in_use(const core::Endpoint& endpoint) const override {
+    return used_.contains({endpoint.job, endpoint.name});
+  }
   const std::string& host() const override { return host_; }
 
   // daemon_fleet.cc
@@ -152,8 +159,9 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   std::vector<std::shared_ptr<Shard>> shards_;
   std::unique_ptr<core::DirectoryHost> directory_;
   const std::string host_ = "127.0.0.1";
-  std::set<std::uint16_t> ports_;  ///< of endpoints, on which it listens
-  std::uint64_t opened_ = 0;       ///< how many ports it has chosen
+  std::set<std::uint16_t> ports_;         ///< of endpoints, on which it listens
+  std::set<core::Endpoints::Name> used_;  ///< endpoints that have connections
+  std::uint64_t opened_ = 0;              ///< how many ports it has chosen
 
   std::shared_ptr<store::Engine> engine_;
   core::FleetLink link_;                       ///< not used without a fleet

@@ -100,6 +100,9 @@ void Daemon::report(const core::FleetEvent& event) {
   if (event.kind == core::FleetEvent::Kind::rolled_back && !records_.state_lost) {
     world_.violated("loss", "a daemon takes a whole state for rolled back: " + event.detail);
   }
+  if (event.kind == core::FleetEvent::Kind::lease_over && swarm_.untroubled) {
+    world_.violated("strangers", "a lease has ended: " + event.detail);
+  }
   world_.note("fleet", number_, static_cast<std::uint64_t>(event.kind), event.detail);
 }
 

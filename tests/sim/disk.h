@@ -37,6 +37,7 @@ class Disk {
   /// Returns whether a command, or a reply, of a link to the fleet is lost now.
   /// Losses come in bursts.
   bool loses() {
+    if (swarm_.untroubled) return false;
     const bool again = world_.now() < lost_at_ + std::chrono::seconds(3);
     const bool lost = !healed_ && world_.random.chance(again ? 25 : 1);
     if (lost) lost_at_ = world_.now();
@@ -60,6 +61,9 @@ class Disk {
   /// are open stay with the old server, which goes on taking changes.
   void promote(const store::SharedMemory& copy);
   const store::SharedMemory& memory() const { return *memory_; }
+
+  /// Forgets the changes of the directory, as the commit of an older daemon does.
+  void forget_changes() { memory_->jobs[0].newest.clear(); }
 
   /// Loses the newest rows of every job, though they were durable; keeps the directory of jobs.
   void roll_back();

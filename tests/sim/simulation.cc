@@ -15,6 +15,7 @@ using std::chrono::seconds;
 constexpr std::uint64_t kTrainersSeed = 0x7C57;
 constexpr std::uint64_t kLeasesSeed = 0x1EA5;
 constexpr std::uint64_t kDoorsSeed = 0xD005;
+constexpr std::uint64_t kStrangersSeed = 0x57A6;
 constexpr std::uint64_t kFleetSeed = 0xF1EE;
 constexpr Duration kPatience = seconds(60);  // after the last fault
 // By then a dead member is lost: its job is loaded again, a silent link has timed out, and the
@@ -31,6 +32,8 @@ Swarm swarm_of(std::uint64_t seed, Random& random) {
   Swarm swarm = choose_swarm(random);
   Random fleet(seed ^ kFleetSeed);
   choose_fleet(swarm, fleet);
+  Random strangers(seed ^ kStrangersSeed);
+  choose_strangers(swarm, strangers);
   return swarm;
 }
 
@@ -196,6 +199,12 @@ void Simulation::check_doors() {
   world_.violated("doors", "when all is calm: " + doors_->unsettled());
 }
 
+/// Each daemon follows the directory at its next heartbeat.
+void Simulation::check_strangers() {
+  if (run_until(kQuiet, [this] { return strangers_->unsettled().empty(); })) return;
+  world_.violated("strangers", "when all is calm: " + strangers_->unsettled());
+}
+
 void Simulation::check_inside() {
   if (swarm_.rollback) return check_rollback();
   if (swarm_.visits) return;
@@ -231,6 +240,10 @@ Report Simulation::run() {
     doors_ = std::make_unique<Doors>(world_, passing.next(), disk_, fleet_);
     doors_->begin();
   }
+  if (swarm_.strangers) {
+    strangers_ = std::make_unique<Strangers>(world_, seed_ ^ kStrangersSeed, disk_, fleet_);
+    strangers_->begin();
+  }
   be_busy();
   if (swarm_.loses) {
     if (!world_.violation()) lose_state();
@@ -240,6 +253,7 @@ Report Simulation::run() {
   if (leases_ && !world_.violation()) leases_->check();
   if (trainers_ && !world_.violation()) trainers_->check();
   if (doors_ && !world_.violation()) check_doors();
+  if (strangers_ && !world_.violation()) check_strangers();
   if (!world_.violation()) fall_quiet();
   if (!world_.violation()) check_bounds();
   // Where runs are retired soon, a job that is empty before the audit is forgotten.

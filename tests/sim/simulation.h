@@ -16,6 +16,7 @@
 #include "tests/sim/leases.h"
 #include "tests/sim/network.h"
 #include "tests/sim/records.h"
+#include "tests/sim/strangers.h"
 #include "tests/sim/swarm.h"
 #include "tests/sim/trainers.h"
 #include "tests/sim/visits.h"
@@ -52,6 +53,7 @@ class Simulation {
   void fall_quiet();
   void audit();
   void check_doors();
+  void check_strangers();
   void check_inside();
   Report finish();
   bool run_until(Duration patience, const std::function<bool()>& done);
@@ -100,6 +102,7 @@ class Simulation {
   std::unique_ptr<Trainers> trainers_;              ///< null if the seed has none
   std::unique_ptr<Leases> leases_;                  ///< null if the seed has none
   std::unique_ptr<Doors> doors_;                    ///< null if the seed has none
+  std::unique_ptr<Strangers> strangers_;
   std::vector<std::shared_ptr<Client>> clients_;
   std::vector<std::shared_ptr<Client>> old_clients_;
   std::vector<std::shared_ptr<Client>> doomed_;  ///< old clients whose job starts again

@@ -186,6 +186,7 @@ void Simulation::end_faults() {
   if (trainers_) trainers_->stop();
   if (leases_) leases_->stop();
   if (doors_) doors_->stop();
+  if (strangers_) strangers_->stop();
   disk_.heal();
   for (unsigned place = 0; place < fleet_.size(); ++place) {
     if (fleet_[place]->dead()) start_daemon(place);

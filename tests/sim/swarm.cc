@@ -158,4 +158,13 @@ void choose_fleet(Swarm& s, Random& random) {
   s.loses = random.chance(20);
 }
 
+void choose_strangers(Swarm& s, Random& random) {
+  if (!s.fleet() || !random.chance(30)) return;
+  s.strangers = true;
+  if (!random.chance(50)) return;
+  s.untroubled = true;
+  s.loses = false;
+  std::erase_if(s.faults, [](Fault fault) { return fault < Fault::reset; });
+}
+
 }  // namespace c10dd::sim

@@ -88,6 +88,8 @@ struct Swarm {
   bool spares = false;                   ///< some clients are spares
   bool visits = false;                   ///< a run is retired and created again, many times
   bool relaunch = false;                 ///< jobs start again as a whole, under the same names
+  bool strangers = false;   ///< strangers change the directory of the fleet all the time
+  bool untroubled = false;  ///< nothing happens by which the lease of a daemon may end
 
   bool has(Fault fault) const;
   bool fleet() const { return daemons > 1; }
@@ -100,5 +102,7 @@ Swarm choose_swarm(Random& random);
 
 /// Makes the daemons of some seeds a fleet.
 void choose_fleet(Swarm& swarm, Random& random);
+/// Lets strangers come to some fleets, half of which have no other trouble.
+void choose_strangers(Swarm& swarm, Random& random);
 
 }  // namespace c10dd::sim

@@ -18,12 +18,14 @@ void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t g
   lookups_.clear();
   expiring_ = false;
   restore_endpoints();
+  if (fleet_) mirror_.begin(*directory_);
   if (fleet_) erase_marked({directory_->marks().begin(), directory_->marks().end()});
 }
 
 void DirectoryHost::lost() {
   directory_.reset();
   busy_ = behind_ = false;
+  decided_ = {};
   for (const Change& change : std::exchange(changes_, {})) {
     if (change.then) change.then({});
   }

@@ -34,6 +34,8 @@
 #include <vector>
 
 #include "daemon/core/directory.h"
+#include "daemon/core/host/directory_mirror.h"
+#include "daemon/core/host/directory_reading.h"
 #include "daemon/core/host/fleet_view.h"
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/host/volatile_runs.h"
@@ -99,11 +101,13 @@ class DirectoryHost {
     /// commit; see write_directory(). When the result is known, calls `then` on the loop, unless
     /// `then` is empty.
     virtual void write(DirectoryBatch batch, std::function<void(Written)> then) = 0;
-    /// Reads the directory of a shared engine again, see reread_directory(). Calls `then` on the
-    /// loop. If the engine is lost, `then` gets null.
-    virtual void read(std::function<void(std::unique_ptr<Directory>)> then) = 0;
+    /// Reads what other daemons have changed in the directory since a revision, in the steps of a
+    /// DirectoryReading. Calls `then` on the loop. If the engine is lost, `then` gets nothing.
+    virtual void read(Revision known, std::function<void(std::optional<DirectoryNews>)> then) = 0;
     /// Erases what a shared engine keeps of these marked jobs. Calls `then(done)` on the loop.
     virtual void forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) = 0;
+    /// Reports that the directory is damaged: the engine must be closed and opened again.
+    virtual void directory_damaged(const Failure& why) = 0;
     /// Reports that a run has left the directory, for the log. `how` is "retired" or "removed".
     virtual void struck_out(const Directory::NamedRun& entry, std::string_view how) = 0;
     /// Returns the reason why there is no directory now.
@@ -229,8 +233,10 @@ class DirectoryHost {
   void change(Change change);
   void next_change();
   void changed(const Written& result);
+  void undo();
   void follow();
-  void followed(std::unique_ptr<Directory> newer);
+  void followed(DirectoryNews news);
+  void take(const Rows& rows, Revision revision);
   void retire_shared(const std::vector<NamedRun>& over);
   void remove_shared(const std::string& job, const std::vector<JobNumber>& numbers,
                      std::function<void(Result<void>)> then);
@@ -264,6 +270,8 @@ class DirectoryHost {
   JobTime time_;
   std::optional<FleetView> fleet_;
   std::deque<Change> changes_;  ///< of a shared engine; the first one is under way
+  DirectoryBatch decided_;      ///< the change that is being written
+  DirectoryMirror mirror_;      ///< of a shared engine: directory_ without `decided_`
   bool busy_ = false;           ///< a change is being written, or the directory is being read
   bool behind_ = false;         ///< another daemon has changed the directory
   EndpointPorts* ports_ = nullptr;

@@ -93,40 +93,59 @@ void DirectoryHost::next_change() {
   if (behind_) return follow();
   if (changes_.empty()) return;
   busy_ = true;
-  Batch batch = changes_.front().decide();
-  if (batch.rows.empty()) return changed({Written::Outcome::durable});
-  shell_.write(std::move(batch), [this, generation = generation_](const Written& written) {
+  decided_ = changes_.front().decide();
+  if (decided_.rows.empty()) return changed({Written::Outcome::durable});
+  shell_.write(decided_, [this, generation = generation_](const Written& written) {
     if (directory_ && generation == generation_) changed(written);
   });
 }
 
-/// Ends a change, or reads the directory again: it was decided on an older one.
+/// Ends a change, or follows the changes by which another daemon was faster and then decides again.
 void DirectoryHost::changed(const Written& result) {
   if (result.outcome == Written::Outcome::lost) return;  // lost() follows, and ends all changes
+  if (result.durable()) {
+    mirror_.apply(decided_.rows);
+  } else {
+    undo();
+  }
+  decided_ = {};
+  if (!directory_) return;
   if (result.outcome == Written::Outcome::moved) return follow();
   const Change change = std::move(changes_.front());
   changes_.pop_front();
   busy_ = false;
-  if (result.outcome == Written::Outcome::held) behind_ = true;  // it is not what was decided
   if (change.then) change.then(result);
   next_change();
 }
 
+/// Undoes a change that was decided, but not made.
+void DirectoryHost::undo() { take(mirror_.undo(decided_.rows), decided_.from); }
+
 void DirectoryHost::follow() {
   busy_ = true;
   behind_ = false;
-  shell_.read([this, generation = generation_](std::unique_ptr<Directory> newer) {
-    if (directory_ && newer && generation == generation_) followed(std::move(newer));
-  });
+  shell_.read(directory_->revision(),
+              [this, generation = generation_](std::optional<DirectoryNews> news) {
+                if (directory_ && news && generation == generation_) followed(std::move(*news));
+              });
 }
 
-void DirectoryHost::followed(std::unique_ptr<Directory> newer) {
-  const Directory::Followed done = directory_->follow(std::move(*newer), job_time());
-  for (const NamedRun& gone : done.removed) lookups_.erase(gone.number);
-  drop_runs(done.removed, {});
-  if (done.endpoints) restore_endpoints();
+void DirectoryHost::followed(DirectoryNews news) {
+  const Rows rows = news.whole ? mirror_.difference(*news.whole) : std::move(news.changes);
+  mirror_.apply(rows);
+  take(rows, news.revision);
+  if (!directory_) return;
   busy_ = false;
   next_change();
+}
+
+/// Makes the directory that of another revision.
+void DirectoryHost::take(const Rows& rows, Revision revision) {
+  const Result<Directory::Followed> done = directory_->follow(rows, revision, job_time());
+  if (!done) return shell_.directory_damaged(done.error());
+  for (const NamedRun& gone : done->removed) lookups_.erase(gone.number);
+  drop_runs(done->removed, {});
+  if (done->endpoints) restore_endpoints();
 }
 
 /// Makes the hosts drop these runs, then calls `then` on the loop.

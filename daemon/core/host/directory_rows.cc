@@ -6,46 +6,28 @@
 #include <span>
 #include <vector>
 
+#include "daemon/core/host/directory_reading.h"
+
 namespace c10dd::core {
 namespace {
 
 using Written = DirectoryHost::Written;
 
-/// How often a directory that other daemons change meanwhile is read.
+/// How often a directory is read that daemons change meanwhile which keep no changes.
 constexpr int kReadings = 20;
 
-struct Reading {
-  store::Claim claim;
-  std::unique_ptr<Directory> directory;
-};
-
-Result<Reading> read_once(store::Engine& engine, const Directory::Limits& limits) {
-  const Result<store::Claim> claim = engine.claim(Directory::kNumber);
-  if (!claim) return claim.error();
-  Reading reading{*claim, std::make_unique<Directory>(claim->revision, limits)};
-  Result<void> restored;
-  // The first damaged row decides the result. The rows after it are read but ignored.
-  const Result<void> loaded = engine.load(Directory::kNumber, [&](const Row& row) {
-    if (restored) restored = reading.directory->restore(row);
-  });
-  if (!loaded) return loaded.error();
-  if (!restored) return restored.error();
-  return reading;
-}
-
-/// Reads the directory. On a shared engine, reads it again if it has changed meanwhile: then the
-/// rows may be those of several moments, or fewer than the engine has counted.
-Result<Reading> read_at_one_moment(store::Engine& engine, const Directory::Limits& limits) {
-  for (int readings = 0; readings < kReadings; ++readings) {
-    const Result<store::Claim> before = engine.claim(Directory::kNumber);
-    if (!before) return before.error();
-    Result<Reading> reading = read_once(engine, limits);
-    if (!engine.shared()) return reading;
-    const Result<store::Claim> after = engine.claim(Directory::kNumber);
-    if (!after) return after.error();
-    if (before->revision == after->revision) return reading;
+/// Reads the whole directory, as it is at one moment.
+Result<std::unique_ptr<Directory>> read_whole(store::Engine& engine,
+                                              const Directory::Limits& limits) {
+  DirectoryReading reading(limits);
+  while (reading.readings() <= kReadings) {
+    Result<std::optional<DirectoryNews>> news = reading.step(engine);
+    if (!news) return news.error();
+    if (*news) return std::move((*news)->whole);
   }
-  return failure(Code::unavailable, "the directory of jobs changed during each of {} readings",
+  return failure(Code::unavailable,
+                 "the directory of jobs changed during each of {} readings, and the daemon that "
+                 "changed it is an older one, which does not tell the changes",
                  kReadings);
 }
 
@@ -78,14 +60,14 @@ Result<std::vector<JobNumber>> nameless_jobs(store::Engine& engine,
                                              const Directory::Limits& limits) {
   Result<std::vector<JobNumber>> before = engine.jobs();
   if (!before) return before.error();
-  const Result<Reading> reading = read_at_one_moment(engine, limits);
-  if (!reading) return reading.error();
+  const Result<std::unique_ptr<Directory>> read = read_whole(engine, limits);
+  if (!read) return read.error();
   // A job that was retired meanwhile is not listed any more.
   const Result<std::vector<JobNumber>> after = engine.jobs();
   if (!after) return after.error();
   std::vector<JobNumber> listed;
   std::ranges::set_intersection(*before, *after, std::back_inserter(listed));
-  const Directory& directory = *reading->directory;
+  const Directory& directory = **read;
   std::erase_if(listed, [&](JobNumber job) {
     return job == Directory::kNumber || directory.marks().contains(job) || directory.knows(job);
   });
@@ -96,17 +78,19 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
                                      std::uint64_t random, TimePoint now,
                                      const AcceptedLoss& loss) {
   for (int tries = 0; tries < kReadings; ++tries) {
-    Result<Reading> reading = read_at_one_moment(engine, limits);
-    if (!reading) return reading.error();
-    DirectoryRead read{.directory = std::move(reading->directory),
+    Result<std::unique_ptr<Directory>> whole = read_whole(engine, limits);
+    if (!whole) return whole.error();
+    DirectoryRead read{.directory = std::move(*whole),
                        .rolled_back = std::string(engine.rolled_back())};
     if (read.rolled_back.empty()) read.rolled_back = loss.why;
+    const Revision before = read.directory->revision();
     Effects effects = read.directory->resume(random, !read.rolled_back.empty(), now);
     read.directory->mark_nameless(loss.nameless, effects);
     if (effects.rows.empty()) return read;
-    const store::JobBatch batch{Directory::kNumber,      reading->claim.epoch,
-                                reading->claim.revision, effects.revision,
-                                std::move(effects.rows), {}};
+    const Result<store::Claim> claim = engine.claim(Directory::kNumber);
+    if (!claim) return claim.error();
+    const store::JobBatch batch{
+        Directory::kNumber, claim->epoch, before, effects.revision, std::move(effects.rows), {}};
     const store::Outcome outcome = engine.commit(std::span(&batch, 1)).front();
     if (outcome == store::Outcome::fenced && engine.shared()) continue;  // another daemon did it
     if (outcome != store::Outcome::durable) break;
@@ -114,13 +98,6 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
     return read;
   }
   return failure(Code::unavailable, "the engine did not commit the directory of jobs");
-}
-
-Result<std::unique_ptr<Directory>> reread_directory(store::Engine& engine,
-                                                    const Directory::Limits& limits) {
-  Result<Reading> reading = read_at_one_moment(engine, limits);
-  if (!reading) return reading.error();
-  return std::move(reading->directory);
 }
 
 Written write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change) {

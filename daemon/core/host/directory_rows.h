@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the directory of jobs from a newly opened engine, and commits changes of the directory.
+// DirectoryReading follows the changes of other daemons.
 // Called on the thread that uses the engine; both functions block until the engine has replied.
 #pragma once
 
@@ -39,10 +40,6 @@ Result<std::vector<JobNumber>> nameless_jobs(store::Engine& engine,
 Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Limits& limits,
                                      std::uint64_t random, TimePoint now,
                                      const AcceptedLoss& loss = {});
-
-/// Reads the directory of a shared engine, as it is at one moment.
-Result<std::unique_ptr<Directory>> reread_directory(store::Engine& engine,
-                                                    const Directory::Limits& limits);
 
 /// Commits a change of the directory. See DirectoryHost::DirectoryBatch::erased for what becomes of
 /// jobs that are erased. If the outcome is `lost`, the caller must close the engine.

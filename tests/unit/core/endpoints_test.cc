@@ -46,8 +46,21 @@ class EndpointsTest : public testing::Test {
     return names;
   }
 
+  /// Another daemon takes the rows that were changed.
+  void follow(std::int64_t now) {
+    for (const RowView& row : rows_) EXPECT_TRUE(other_.follow(row, at(now)));
+    rows_.clear();
+  }
+  /// Returns whether an endpoint was renewed, which the other daemon then follows.
+  bool renew(std::int64_t now) {
+    const bool renewed = endpoints_.renew_used(at(now), rows_);
+    follow(now);
+    return renewed;
+  }
+
   Rows rows_;
   Endpoints endpoints_{3};
+  Endpoints other_{3};
 };
 
 using Names = std::vector<std::string>;
@@ -101,41 +114,79 @@ TEST_F(EndpointsTest, DoNotExpireWhileTheyHaveConnections) {
 
 TEST_F(EndpointsTest, WithConnectionsAreRenewedForTheOtherDaemons) {
   lease("j", request("a"), 1000, 0);
-  Endpoints other(10);
-  other.become(endpoints_, at(0));
+  follow(0);
   endpoints_.set_in_use({"j", "a"}, true, at(1));
-  Rows rows;
-  const auto renew = [&](int now) {
-    const bool renewed = endpoints_.renew_used(at(now), rows);
-    if (renewed) other.become(endpoints_, at(now));
-    return renewed;
-  };
-  EXPECT_TRUE(renew(1)) << "at once";
-  EXPECT_EQ(other.next_deadline(), at(11));
-  EXPECT_FALSE(renew(5));
-  EXPECT_TRUE(renew(6)) << "after half the ttl";
-  EXPECT_EQ(other.next_deadline(), at(16));
+  EXPECT_FALSE(renew(4)) << "the others count from 0";
+  EXPECT_TRUE(renew(5)) << "after half the ttl";
+  EXPECT_EQ(other_.next_deadline(), at(15));
+  EXPECT_FALSE(renew(9));
+  EXPECT_TRUE(renew(10)) << "after another half";
+  EXPECT_EQ(other_.next_deadline(), at(20));
   EXPECT_EQ(expired(1'000), Names{}) << "not here";
   endpoints_.set_in_use({"j", "a"}, false, at(1'000));
   EXPECT_TRUE(renew(1'000)) << "the ttl starts again everywhere";
   EXPECT_FALSE(endpoints_.next_renewal());
-  EXPECT_EQ(other.next_deadline(), at(1'010));
+  EXPECT_EQ(other_.next_deadline(), at(1'010));
   EXPECT_EQ(endpoints_.next_deadline(), at(1'010));
+}
+
+TEST_F(EndpointsTest, WhoseConnectionsComeAndGoAreRenewedOnceInHalfATtl) {
+  lease("j", request("a"), 1000, 0);
+  follow(0);
+  int renewals = 0;
+  for (int now = 0; now < 100; ++now) {
+    for (const bool in_use : {true, false, true, false}) {
+      endpoints_.set_in_use({"j", "a"}, in_use, at(now));
+      renewals += renew(now) ? 1 : 0;
+    }
+    EXPECT_EQ(endpoints_.next_deadline(), at(now + 10)) << "its ttl starts with each end here";
+    EXPECT_GT(other_.next_deadline(), at(now + 4)) << "nobody ends it sooner";
+  }
+  EXPECT_EQ(renewals, 19);
 }
 
 TEST_F(EndpointsTest, OfAnotherDaemonKeepTheirDeadlinesWhenOthersChange) {
   lease("j", request("a"), 1000, 0);
-  Endpoints other(10);
-  other.become(endpoints_, at(0));
+  follow(0);
   lease("j", request("b"), 1001, 5);
-  other.become(endpoints_, at(5));
-  EXPECT_EQ(other.next_deadline(), at(10)) << "that of a";
+  follow(5);
+  EXPECT_EQ(other_.next_deadline(), at(10)) << "that of a";
   lease("j", request("a"), 0, 8);
-  other.become(endpoints_, at(8));
-  EXPECT_EQ(other.next_deadline(), at(15)) << "that of b: a was renewed";
+  follow(8);
+  EXPECT_EQ(other_.next_deadline(), at(15)) << "that of b: a was renewed";
   endpoints_.release({"j", "b"}, rows_);
-  other.become(endpoints_, at(9));
-  EXPECT_EQ(other.next_deadline(), at(18));
+  follow(9);
+  EXPECT_EQ(other_.next_deadline(), at(18));
+  EXPECT_FALSE(other_.has_port(1001));
+}
+
+TEST_F(EndpointsTest, ThatMoveToThePortOfAnotherOneAreFollowedInAnyOrder) {
+  lease("j", request("a", "r"), 1000, 0);
+  lease("j", request("b"), 1001, 0);
+  follow(0);
+  Endpoints newer(3);
+  Rows moved;
+  newer.put({"j", "a", 1001, "s", kTtl}, at(1), moved);
+  newer.put({"j", "b", 1000, "", kTtl}, at(1), moved);
+  for (const RowView& row : moved) EXPECT_TRUE(*other_.follow(row, at(1)));
+  for (const RowView& row : moved) EXPECT_FALSE(*other_.follow(row, at(1))) << "it is known";
+  EXPECT_TRUE(other_.has_port(1000) && other_.has_port(1001));
+  EXPECT_FALSE(other_.names_run("j", "r"));
+  EXPECT_TRUE(other_.names_run("j", "s"));
+  EXPECT_EQ(other_.all(), newer.all());
+}
+
+TEST_F(EndpointsTest, AreNotFollowedByDamagedRows) {
+  lease("j", request("a"), 1000, 0);
+  const Row good = *rows_.begin();
+  const RowView damaged[] = {{Row::Kind::put, good.key, "x"},
+                             {Row::Kind::put, "e", good.value},
+                             {Row::Kind::erase, "exx", {}},
+                             {Row::Kind::erase_prefix, good.key, {}}};
+  for (const RowView& row : damaged) {
+    EXPECT_EQ(other_.follow(row, at(0)).error().code, Code::malformed);
+  }
+  EXPECT_EQ(other_.size(), 0U);
 }
 
 TEST_F(EndpointsTest, ThatWereNotInUseKeepTheirDeadline) {

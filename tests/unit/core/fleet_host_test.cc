@@ -264,5 +264,93 @@ TEST_F(FleetHosts, AJobOfAnotherDaemonIsNotRemoved) {
   EXPECT_EQ(hello(first, "a", 2), Lines{"1:hello ok"});
 }
 
+/// Another daemon changes the directory whenever this one makes a step.
+class DirectoryUnderChurn : public FleetHosts {
+ protected:
+  /// The first daemon gives another run its number.
+  void one_more() {
+    ++made_;
+    first.join("new" + std::to_string(made_), 1'000 + made_);
+  }
+  /// Lets the second one work, with a change of the first one before each step.
+  void work_under_churn(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      one_more();
+      second.work();
+      for (const auto& loop : second.loops) loop->turn();
+    }
+  }
+
+  int made_ = 0;
+};
+
+TEST_F(DirectoryUnderChurn, IsReadWholeWithoutLosingAnything) {
+  for (int i = 0; i < 3'000; ++i) one_more();
+  memory->jobs[0].newest.clear();  // so that it must read everything
+  second.beat();
+  work_under_churn(8);
+  second.beat();
+  second.settle();
+  EXPECT_EQ(second.lost, "");
+  EXPECT_EQ(second.directory->runs().size(), static_cast<std::size_t>(made_));
+}
+
+TEST_F(DirectoryUnderChurn, IsReadAgainUntilTheEngineHasKeptWhatChanged) {
+  second.beat();
+  for (int i = 0; i < 5; ++i) {
+    one_more();
+    memory->jobs[0].newest.clear();
+    second.beat();
+    second.work();
+    second.loops[0]->turn();
+  }
+  EXPECT_EQ(second.lost, "");
+  second.settle();
+  second.beat();
+  second.settle();
+  EXPECT_EQ(second.directory->runs().size(), static_cast<std::size_t>(made_));
+}
+
+TEST_F(DirectoryUnderChurn, AFasterDaemonCostsAChangeAnotherTryOnly) {
+  sink = std::make_shared<TestSink>();
+  second.loops[0]->turn([&] { second.host().hello(second.hello(sink, "mine", 1)); });
+  work_under_churn(3);
+  EXPECT_EQ(sink->take(), Lines{}) << "another daemon was faster each time";
+  second.settle();
+  EXPECT_EQ(sink->take(), Lines{"1:hello ok"});
+  EXPECT_EQ(sink->job->name, "mine");
+  std::set<JobNumber> numbers;
+  for (const auto& run : second.directory->runs()) numbers.insert(run.number);
+  EXPECT_EQ(numbers.size(), static_cast<std::size_t>(made_) + 1);
+  EXPECT_EQ(hello(first, "mine", 2), Lines{"1:hello not_owner"});
+}
+
+TEST_F(DirectoryUnderChurn, OfADaemonThatFollowsIsThatOfTheOther) {
+  for (HostWorld* world : {&first, &second}) {
+    world->limits.run_grace = seconds(3);
+    world->open();
+  }
+  for (int round = 0; round < 12; ++round) {
+    const auto gone = first.join("r" + std::to_string(round), 50 + round, 0, "run");
+    first.loops[0]->turn([&] { first.ask(gone, 1, Goodbye{}); });
+    one_more();
+    pass(milliseconds(400), {&first, &second});
+    first.settle();
+    second.settle();
+  }
+  first.beat();
+  first.settle();
+  second.beat();
+  second.settle();
+  EXPECT_FALSE(first.struck.empty());
+  const auto names = [](const HostWorld& world) {
+    std::map<JobNumber, std::string> all;
+    for (const auto& run : world.directory->runs()) all[run.number] = run.job + "/" + run.run;
+    return all;
+  };
+  EXPECT_EQ(names(first), names(second));
+  EXPECT_EQ(first.lost + second.lost, "");
+}
+
 }  // namespace
 }  // namespace c10dd::core

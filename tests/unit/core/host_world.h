@@ -277,13 +277,19 @@ class HostWorld : private DirectoryHost::Shell {
       if (then) first_loop_.post([then, written] { then(written); });
     });
   }
-  void read(std::function<void(std::unique_ptr<Directory>)> then) override {
-    engine_work.push_back([this, then = std::move(then)] {
-      const auto read = std::make_shared<std::unique_ptr<Directory>>(
-          std::move(reread_directory(*engine, limits).value()));
-      first_loop_.post([then, read] { then(std::move(*read)); });
+  void read(Revision known, std::function<void(std::optional<DirectoryNews>)> then) override {
+    read_on(std::make_shared<DirectoryReading>(limits, known), std::move(then));
+  }
+  void read_on(const std::shared_ptr<DirectoryReading>& reading,
+               std::function<void(std::optional<DirectoryNews>)> then) {
+    engine_work.push_back([this, reading, then = std::move(then)] {
+      const auto news =
+          std::make_shared<std::optional<DirectoryNews>>(std::move(reading->step(*engine).value()));
+      if (!*news) return read_on(reading, then);
+      first_loop_.post([then, news] { then(std::move(*news)); });
     });
   }
+  void directory_damaged(const Failure& why) override { lost = why.detail; }
   void forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) override {
     engine_work.push_back([this, jobs = std::move(jobs), then = std::move(then)] {
       bool done = true;

@@ -183,6 +183,55 @@ TEST_P(SharedEngine, GuardsAChangeOfTheDirectory) {
   EXPECT_EQ(commit(2, change), Outcome::durable);
 }
 
+/// Rows as (key, value), an erased one without a value.
+std::vector<std::pair<Bytes, Bytes>> listed(const c10dd::Rows& rows) {
+  std::vector<std::pair<Bytes, Bytes>> all;
+  for (const RowView& row : rows) all.emplace_back(row.key, row.value);
+  return all;
+}
+
+TEST_P(SharedEngine, TellsTheChangesOfTheDirectory) {
+  using Listed = std::vector<std::pair<Bytes, Bytes>>;
+  const Bytes odd("a\0 7\n\xff", 7);
+  ASSERT_EQ(commit(1, batch(0, 0, 0, "a", "1")), Outcome::durable);
+  ASSERT_EQ(commit(2, batch(0, 0, 1, odd, odd)), Outcome::durable);
+  ASSERT_EQ(commit(1, batch(0, 0, 0, "a", "2")), Outcome::fenced);
+  const JobBatch third{0, 0, 2, 5, {{Row::Kind::erase, "a", {}}, {Row::Kind::put, "b", "3"}}, {}};
+  ASSERT_EQ(commit(1, third), Outcome::durable);
+  for (const std::uint64_t process : {1, 2}) {
+    const auto all = engine(process).changes(0, 0);
+    ASSERT_TRUE(all && *all);
+    EXPECT_EQ((*all)->revision, 5U);
+    EXPECT_EQ((*all)->row_count, 2U);
+    EXPECT_EQ(listed((*all)->rows), (Listed{{"a", "1"}, {odd, odd}, {"a", ""}, {"b", "3"}}));
+    EXPECT_EQ((*all)->rows[2].kind, Row::Kind::erase);
+    const auto newest = engine(process).changes(0, 2);
+    ASSERT_TRUE(newest && *newest);
+    EXPECT_EQ(listed((*newest)->rows), (Listed{{"a", ""}, {"b", "3"}}));
+    const auto none = engine(process).changes(0, 5);
+    ASSERT_TRUE(none && *none);
+    EXPECT_TRUE((*none)->rows.empty());
+    EXPECT_FALSE(*engine(process).changes(0, 3)) << "between two changes";
+    EXPECT_FALSE(*engine(process).changes(0, 6)) << "above the newest";
+    EXPECT_FALSE(*engine(process).changes(kSharedJob, 0)) << "of another job";
+  }
+}
+
+TEST_P(SharedEngine, KeepsTheNewestChangesOnly) {
+  constexpr Revision kAll = kChangesKept + 3;
+  std::vector<JobBatch> batches;
+  for (Revision from = 0; from < kAll; ++from) {
+    batches.push_back(batch(0, 0, from, "k" + std::to_string(from), "v"));
+  }
+  const std::vector<Outcome> outcomes = engine(1).commit(batches);
+  EXPECT_EQ(std::ranges::count(outcomes, Outcome::durable), std::ssize(outcomes));
+  EXPECT_FALSE(*engine(2).changes(0, 2));
+  const auto newest = engine(2).changes(0, 3);
+  ASSERT_TRUE(newest && *newest);
+  EXPECT_EQ((*newest)->rows.size(), kChangesKept);
+  EXPECT_EQ((*newest)->rows[0].key, "k3");
+}
+
 TEST_P(SharedEngine, ForgetsOnlyMarkedJobs) {
   const Epoch epoch = owned(1);
   ASSERT_EQ(commit(1, batch(kSharedJob, epoch, 0, "a", "1")), Outcome::durable);
@@ -275,6 +324,61 @@ TEST_F(RedisFleet, ClosesTheDoorToDaemonsThatKnowNoFleet) {
   server_->command({"SET", "c10dd:format", "3"});
   ASSERT_TRUE(open_engine(server_->url()));
   EXPECT_EQ(server_->command({"GET", "c10dd:format"}).text, "3.1");
+}
+
+TEST_F(RedisFleet, AChangeThatIsNotKeptIsAGap) {
+  const auto engine = std::move(open_engine(server_->url()).value());
+  ASSERT_TRUE(engine->claim(0));
+  Revision rev = 0;
+  const auto change = [&](const Bytes& value) {
+    const JobBatch one{0, 0, rev, rev + 1, {{Row::Kind::put, "k", value}}, {}};
+    EXPECT_EQ(engine->commit({&one, 1}), std::vector<Outcome>{Outcome::durable});
+    return rev++;
+  };
+  const auto kept = [&](Revision from) { return engine->changes(0, from)->has_value(); };
+  // What the commit of an older daemon does.
+  const auto older_daemon = [&] {
+    server_->command({"HSET", "c10dd:{0}:meta", "rev", std::to_string(++rev)});
+  };
+  const Revision first = change("1");
+  EXPECT_TRUE(kept(first));
+  older_daemon();
+  EXPECT_FALSE(kept(first));
+  const Revision second = change("2");
+  EXPECT_TRUE(kept(second));
+  EXPECT_FALSE(kept(first)) << "the gap stays";
+  const Revision large = change(Bytes(kChangeBytesKept, 'x'));
+  EXPECT_FALSE(kept(large)) << "larger than all that is kept";
+  EXPECT_TRUE(kept(rev));
+  const Revision third = change("3");
+  EXPECT_TRUE(kept(third));
+  server_->command({"DEL", "c10dd:{0}:changes"});  // evicted
+  EXPECT_FALSE(kept(third));
+  server_->command({"SET", "c10dd:{0}:changes", "foreign"});
+  change("4");
+  EXPECT_TRUE(kept(rev)) << "what cannot be kept is no failure of the commit";
+  EXPECT_TRUE(kept(rev - 1)) << "the foreign key was replaced";
+  for (const char* field : {"first", "count", "bytes", "last"}) {
+    server_->command({"HSET", "c10dd:{0}:changes", field, "nonsense"});
+    const Revision next = change("5");
+    EXPECT_TRUE(kept(next)) << field;
+  }
+  server_->command({"HSET", "c10dd:{0}:changes", std::to_string(rev - 1), "nonsense"});
+  EXPECT_FALSE(kept(rev - 1));
+  const Bytes endless = std::to_string(rev - 1) + " ";
+  server_->command({"HSET", "c10dd:{0}:changes", std::to_string(rev - 1), endless});
+  EXPECT_FALSE(kept(rev - 1)) << "a change that leads to itself";
+}
+
+TEST_F(RedisFleet, AChangeThatIsDamagedClosesTheConnection) {
+  const auto engine = std::move(open_engine(server_->url()).value());
+  ASSERT_TRUE(engine->claim(0));
+  const JobBatch one{0, 0, 0, 1, {{Row::Kind::put, "k", "v"}}, {}};
+  ASSERT_EQ(engine->commit({&one, 1}), std::vector<Outcome>{Outcome::durable});
+  server_->command({"HSET", "c10dd:{0}:changes", "0", "1 nonsense"});
+  const auto changes = engine->changes(0, 0);
+  ASSERT_FALSE(changes);
+  EXPECT_EQ(changes.error().code, Code::unavailable) << changes.error().detail;
 }
 
 TEST_F(RedisFleet, WaitsForAReplyAsLongAsItIsTold) {

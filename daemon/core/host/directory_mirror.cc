@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/host/directory_mirror.h"
+
+#include <set>
+
+namespace c10dd::core {
+namespace {
+
+/// Returns rows that erase `keys` and then put `rows`. In this order, what moves from one row to
+/// another (a port, a number) is free before it is taken.
+Rows in_order(const std::set<std::string_view>& keys,
+              const std::map<std::string_view, std::string_view>& puts) {
+  Rows rows;
+  for (const std::string_view key : keys) rows.add(Row::Kind::erase, key, {});
+  for (const auto& [key, value] : puts) rows.add(Row::Kind::put, key, value);
+  return rows;
+}
+
+}  // namespace
+
+void DirectoryMirror::begin(const Directory& directory) {
+  rows_.clear();
+  apply(directory.rows());
+}
+
+void DirectoryMirror::apply(const Rows& change) {
+  for (const RowView& row : change) {
+    if (row.kind == Row::Kind::put) {
+      rows_.insert_or_assign(Bytes(row.key), Bytes(row.value));
+    } else if (const auto at = rows_.find(row.key); at != rows_.end()) {
+      rows_.erase(at);
+    }
+  }
+}
+
+Rows DirectoryMirror::undo(const Rows& change) const {
+  std::set<std::string_view> keys;
+  std::map<std::string_view, std::string_view> puts;
+  for (const RowView& row : change) {
+    const auto at = rows_.find(row.key);
+    if (at == rows_.end()) {
+      keys.insert(row.key);
+    } else {
+      puts[at->first] = at->second;
+    }
+  }
+  return in_order(keys, puts);
+}
+
+Rows DirectoryMirror::difference(const Directory& newer) const {
+  RowMap wanted;
+  for (const RowView& row : newer.rows()) wanted[Bytes(row.key)] = row.value;
+  std::set<std::string_view> keys;
+  std::map<std::string_view, std::string_view> puts;
+  for (const auto& [key, value] : rows_) {
+    if (!wanted.contains(key)) keys.insert(key);
+  }
+  for (const auto& [key, value] : wanted) {
+    const auto at = rows_.find(key);
+    if (at == rows_.end() || at->second != value) puts[key] = value;
+  }
+  return in_order(keys, puts);
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of a directory that daemons share, as they are durable. Tells which rows undo a change
+// that was decided but not made, and which rows lead to a newer directory.
+#pragma once
+
+#include <map>
+
+#include "daemon/core/directory.h"
+
+namespace c10dd::core {
+
+class DirectoryMirror {
+ public:
+  /// Begins with a directory whose rows are all durable.
+  void begin(const Directory& directory);
+  /// Takes a change that is durable.
+  void apply(const Rows& change);
+  /// Returns the rows that undo a change, which was not applied.
+  Rows undo(const Rows& change) const;
+  /// Returns the rows that make of this directory the newer one.
+  Rows difference(const Directory& newer) const;
+
+ private:
+  using RowMap = std::map<Bytes, Bytes, std::less<>>;
+
+  RowMap rows_;
+};
+
+}  // namespace c10dd::core
