@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/end_by.h"
-#include "protocol/exit_codes.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <system_error>
+
+#include "daemon/shard/log_line.h"
+#include "protocol/exit_codes.h"
 
 namespace c10dd::daemon {
 
@@ -33,9 +34,9 @@ void EndBy::wait(Time end) {
   if (cancelled_now_.wait_until(lock, end, [this] { return cancelled_; })) return;
   std::signal(SIGALRM, SIG_DFL);
   ::alarm(1);  // ends the process if writing the log line blocks
-  spdlog::critical(
-      "event=stopped_unfinished reason=\"drain timeout exceeded before the engine was closed: a "
-      "write hangs\"");
+  log_as(LogLevel::critical,
+         "event=stopped_unfinished reason=\"drain timeout exceeded before the engine was closed: a "
+         "write hangs\"");
   ::_exit(exit_code::kTryAgain);
 }
 

@@ -3,7 +3,6 @@
 // tells operators what to do about each exit code.
 #include "daemon/server.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -22,9 +21,11 @@
 #include "daemon/http/http_session.h"
 #include "daemon/net/native_session.h"
 #include "daemon/net/tcpstore_session.h"
+#include "daemon/shard/log_line.h"
 #include "protocol/address.h"
 #include "protocol/exit_codes.h"
 #include "protocol/limits.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -55,7 +56,7 @@ int code_to_exit_with(Code code, Part part) {
 }
 
 int refuse(const Failure& why, Part part) {
-  std::fprintf(stderr, "c10dd: %s\n", why.detail.c_str());
+  std::fprintf(stderr, "c10dd: %s\n", printable(why.detail, std::string::npos).c_str());
   return code_to_exit_with(why.code, part);
 }
 
@@ -236,9 +237,10 @@ int Server::run() {
   });
   std::printf("listening on %s\n", listener_->address().c_str());
   std::fflush(stdout);
-  spdlog::info("event=serving version={} listen={} engine={} durability={} shards={} pid={}",
-               kVersion, listener_->address(), host_->engine_name(), host_->durability(),
-               shards_->size(), ::getpid());
+  log_info("event=serving version={} listen={} engine={} durability={} shards={} pid={}",
+           kVersion, listener_->address(), host_->engine_name(),
+           host_->durability(), shards_->size(),
+           ::getpid());
   notify("READY=1");
   shards_->start();
   host_->start_fleet();
@@ -247,7 +249,7 @@ int Server::run() {
     host_->end_turn();
   }
   close();
-  spdlog::info("event=stopped");
+  log_info("event=stopped");
   end_by_.cancel();
   return 0;
 }
@@ -266,7 +268,7 @@ void Server::close() {
 void Server::drain() {
   draining_ = true;
   notify("STOPPING=1");
-  spdlog::info("event=draining");
+  log_info("event=draining");
   listener_->close();
   endpoints_->drain();
   host_->drain();

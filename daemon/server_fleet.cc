@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ServerOperations does about the other daemons of the fleet.
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <map>
 
 #include "daemon/config/version.h"
 #include "daemon/server_operations.h"
+#include "daemon/shard/log_line.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -295,7 +294,7 @@ asio::awaitable<Result<MoveReport>> ServerOperations::move_job(const std::string
     if (!done && done.error().code == Code::not_found) continue;  // it has ended meanwhile
     if (!done) co_return core::unavailable(done.error().detail);
     of_.metrics.job_moved();
-    spdlog::info("event=job_moved job={} number={} to={}", shown, run.number, to);
+    log_info("event=job_moved job={} number={} to={}", shown, run.number, to);
     report.runs.push_back(run.run);
   }
   co_return report;

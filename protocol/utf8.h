@@ -11,8 +11,10 @@ namespace c10dd {
 /// Tells whether `text` is well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms).
 bool is_utf8(std::string_view text);
 
-/// Returns `text` with a '?' for each control character and ill-formed byte. Cuts the result to
-/// `max_bytes` at a character boundary.
+/// Returns `text` with a '?' for each control character and ill-formed byte. Control characters are
+/// C0, DEL, C1, the line separators of Unicode, and the characters that change the direction of the
+/// text, because they can show a text as another one. Cuts the result to `max_bytes` at a character
+/// boundary.
 std::string printable(std::string_view text, std::size_t max_bytes);
 /// Returns a name with limits::kNameBytes at most.
 std::string printable_name(std::string_view name);

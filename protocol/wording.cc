@@ -14,6 +14,11 @@ namespace {
 constexpr std::size_t kKeysNamed = 8;
 constexpr std::size_t kKeyTextBytes = 80;
 
+bool is_of_plain_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("._:/@+-[],").find(c) != std::string_view::npos;
+}
+
 std::string share(const std::vector<Bytes>& missing, std::size_t asked) {
   return format("{} of {} keys", missing.size(), asked);
 }
@@ -30,11 +35,16 @@ std::string names(const std::vector<Bytes>& keys) {
 
 std::string quoted_text(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
+  for (const char c : printable(text, std::string::npos)) {
     if (c == '"' || c == '\\') out += '\\';
     out += c;
   }
   return out + '"';
+}
+
+std::string word_or_quoted(std::string_view name) {
+  const bool plain = !name.empty() && std::ranges::all_of(name, is_of_plain_word);
+  return plain ? std::string(name) : quoted_text(name);
 }
 
 std::string fold(std::span<const Rank> ranks) {

@@ -18,8 +18,13 @@ double seconds_of(Duration duration);
 /// Formats a duration for people: "0.5 s", "30 s", "10 min".
 std::string human(Duration duration);
 
-/// Formats a value for a log line: in double quotes, with inner quotes and backslashes escaped.
+/// Formats a sentence for a log line: in double quotes, with inner quotes and backslashes escaped,
+/// and printable as printable() makes it.
 std::string quoted_text(std::string_view text);
+
+/// Formats a name for a log line: as it is if it has only letters, digits and characters of
+/// "._:/@+-[],", otherwise (or if it is empty) as quoted_text() does.
+std::string word_or_quoted(std::string_view name);
 
 /// Formats ascending ranks as a list of ranges, such as "[17,512-519]". Writes at most
 /// limits::kMissingNamed ranges; ",..." stands for the others.

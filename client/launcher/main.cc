@@ -16,6 +16,7 @@
 #include <string>
 
 #include "client/launcher/agent.h"
+#include "client/launcher/output.h"
 #include "client/launcher/program.h"
 #include "protocol/exit_codes.h"
 #include "protocol/format.h"
@@ -101,7 +102,7 @@ int run(int argc, char** argv) {
     }
     return launch(std::move(parsed.options));
   } catch (const Fatal& fatal) {
-    std::fprintf(stderr, "c10drun: %s\n", fatal.what());
+    std::fprintf(stderr, "c10drun: %s\n", note_text(fatal.what()).c_str());
     return fatal.code();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "c10drun: unexpected: %s\n", error.what());

@@ -23,6 +23,18 @@ bool wants_colour(int fd) {
 
 }  // namespace
 
+std::string note_text(std::string_view text) {
+  constexpr std::string_view kNextLine = "\n  ";
+  std::string out;
+  for (;;) {
+    const std::size_t end = text.find(kNextLine);
+    out += printable(text.substr(0, end), std::string::npos);
+    if (end == std::string_view::npos) return out;
+    out += kNextLine;
+    text.remove_prefix(end + kNextLine.size());
+  }
+}
+
 std::string plural(std::size_t count, const std::string& what) {
   return format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
@@ -98,7 +110,7 @@ void Console::flush() {
 void Console::note(std::string_view text) {
   write(out_);
   error_.pending += "c10drun: ";
-  error_.pending += text;
+  error_.pending += note_text(text);
   error_.pending += '\n';
   write(error_);
 }

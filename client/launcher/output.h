@@ -16,6 +16,10 @@ inline constexpr std::size_t kLineBytes = 16 * 1024;  // a longer line is cut in
 inline constexpr std::size_t kLastLines = 20;
 inline constexpr std::size_t kLastLineBytes = 512;
 
+/// Returns a note as it is shown: printable, but for the ends of lines before an indented line. So
+/// no name in a note can look like another note.
+std::string note_text(std::string_view text);
+
 /// Returns "1 node" or "2 nodes".
 std::string plural(std::size_t count, const std::string& what);
 

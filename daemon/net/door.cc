@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/door.h"
 
-#include <spdlog/spdlog.h>
-
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
@@ -17,6 +15,7 @@
 #include "daemon/net/plain_stream.h"
 #include "daemon/net/refusal_log.h"
 #include "daemon/shard/event_log.h"
+#include "daemon/shard/log_line.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -52,8 +51,8 @@ Result<tcp::endpoint> endpoint_of(const std::string& peer) {
 void log_not_taken(const std::string& owner, const std::string& client, const Failure& reason) {
   thread_local LogPace pace;
   if (!pace.next(std::chrono::steady_clock::now())) return;
-  spdlog::warn("event=not_passed_on owner={} client={} code={} detail={}", owner, client,
-               name_of(reason.code), quoted_text(printable(reason.detail, 512)));
+  log_warn("event=not_passed_on owner={} client={} code={} detail={}", owner, client,
+           name_of(reason.code), Sentence{printable(reason.detail, 512)});
 }
 
 /// Reads the reply of an owner to the frame.

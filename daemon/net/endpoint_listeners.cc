@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/endpoint_listeners.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "daemon/shard/log_line.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"
@@ -19,10 +18,9 @@ constexpr std::chrono::seconds kRetry{1};
 constexpr int kChoices = 16;  // how many free ports the kernel may offer before we give up
 
 void log(std::string_view what, const core::Endpoint& endpoint) {
-  spdlog::info("event=endpoint_{} job={} name={} run={} port={} ttl={}", what,
-               printable_name(endpoint.job), quoted_text(printable_name(endpoint.name)),
-               quoted_text(printable_name(endpoint.run)), endpoint.port,
-               quoted_text(human(endpoint.ttl)));
+  log_info("event=endpoint_{} job={} name={} run={} port={} ttl={}", what, endpoint.job,
+           Sentence{endpoint.name}, Sentence{endpoint.run}, endpoint.port,
+           Sentence{human(endpoint.ttl)});
 }
 
 ListenerSettings settings_of(const core::Endpoint& endpoint, std::uint16_t port,
@@ -191,9 +189,9 @@ void EndpointListeners::try_again(Entry& entry) {
       printable_name(endpoint.name), printable_name(endpoint.job),
       address_text(host_, endpoint.port), why);
   if (problem == entry.problem) return;
-  spdlog::warn("event=endpoint_unavailable job={} name={} port={} retry_ms={} reason={}",
-               printable_name(endpoint.job), quoted_text(printable_name(endpoint.name)),
-               endpoint.port, std::chrono::milliseconds(kRetry).count(), quoted_text(problem));
+  log_warn("event=endpoint_unavailable job={} name={} port={} retry_ms={} reason={}", endpoint.job,
+           Sentence{endpoint.name}, endpoint.port, std::chrono::milliseconds(kRetry).count(),
+           Sentence{problem});
   entry.problem = std::move(problem);
 }
 

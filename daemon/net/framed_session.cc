@@ -2,8 +2,6 @@
 #include "daemon/net/framed_session.h"
 #include "daemon/net/refusal_log.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/co_spawn.hpp>
@@ -12,6 +10,7 @@
 #include <chrono>
 #include <utility>
 
+#include "daemon/shard/log_line.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -64,8 +63,8 @@ void FramedSession::run(Step&& step) {
   try {
     return step();
   } catch (const std::exception& e) {  // no memory, for example
-    spdlog::error("event=session_failed protocol={} peer={} reason={}", name_of(protocol_),
-                  stream_->peer(), quoted_text(e.what()));
+    log_error("event=session_failed protocol={} peer={} reason={}", name_of(protocol_),
+              stream_->peer(), Sentence{e.what()});
   }
   end("failed");
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/launch_runs.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/post.hpp>
 #include <system_error>
 #include <utility>
 
+#include "daemon/shard/log_line.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -168,9 +167,8 @@ void LaunchRuns::handle_ends() {
 void LaunchRuns::carry_out(const core::PlainRuns::Outcome& outcome) {
   for (const core::PlainRuns::Note& note : outcome.notes) {
     const bool warns = note.what == "launch_split" || note.what == "rank_taken";
-    spdlog::log(warns ? spdlog::level::warn : spdlog::level::info,
-                "event={} job={} run={} detail={}", note.what, job_, printable(note.run, 256),
-                quoted_text(printable(note.detail, 1024)));
+    log_as(warns ? LogLevel::warn : LogLevel::info, "event={} job={} run={} detail={}", note.what,
+           job_, note.run, Sentence{printable(note.detail, 1024)});
   }
   for (const std::uint64_t connection : outcome.close) {
     const auto found = connections_.find(connection);

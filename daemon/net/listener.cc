@@ -2,8 +2,6 @@
 // Binding, and the accept loop.
 #include "daemon/net/listener.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include "daemon/net/plain_stream.h"
+#include "daemon/shard/log_line.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
 
@@ -100,8 +99,8 @@ asio::awaitable<void> Listener::accept(std::shared_ptr<const bool> gone) {
     } else if (failed != asio::error::connection_aborted) {
       // The process has no descriptors or memory left. Without a pause the next accept would fail
       // at once.
-      spdlog::warn("event=accept_failed reason={} retry_ms={}", quoted_text(failed.message()),
-                   delay.count());
+      log_warn("event=accept_failed reason={} retry_ms={}", Sentence{failed.message()},
+               delay.count());
       timer.expires_after(delay);
       co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, failed));
       delay = std::min(delay * 2, kRetryMax);

@@ -2,7 +2,6 @@
 #include "daemon/shard/disk_watch.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -10,6 +9,8 @@
 #include <chrono>
 #include <string_view>
 #include <utility>
+
+#include "daemon/shard/log_line.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -59,9 +60,9 @@ void DiskWatch::look() {
   const core::DiskRoom room = gate_.room();
   metrics_.disk(free, room != core::DiskRoom::enough);
   if (room != std::exchange(room_, room)) {
-    spdlog::log(room == core::DiskRoom::enough ? spdlog::level::info : spdlog::level::warn,
-                "event=disk_room path={} room={} free={} reserve={} minimum={}", path_,
-                name_of_room(room), free, reserve_, minimum_);
+    log_as(room == core::DiskRoom::enough ? LogLevel::info : LogLevel::warn,
+           "event=disk_room path={} room={} free={} reserve={} minimum={}", path_,
+           name_of_room(room), free, reserve_, minimum_);
   }
   short_for_ = room == core::DiskRoom::enough ? 0 : short_for_ + 1;
   if (short_for_ % kRelieveEvery == 1 || (short_for_ == 0 && stuck_)) relieve();
@@ -111,8 +112,8 @@ void DiskWatch::relieve() {
 
 void DiskWatch::give_up_ballast(std::uint64_t free) {
   if (::unlink(ballast_.c_str()) != 0) return;
-  spdlog::warn("event=ballast_given_up path={} bytes={} free_before={}", ballast_, ballast_bytes_,
-               free);
+  log_warn("event=ballast_given_up path={} bytes={} free_before={}", ballast_, ballast_bytes_,
+           free);
 }
 
 }  // namespace c10dd::daemon

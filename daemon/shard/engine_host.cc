@@ -3,8 +3,6 @@
 // again. Clients then repeat the requests whose outcome is unknown.
 #include "daemon/shard/engine_host.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
@@ -12,6 +10,7 @@
 
 #include "daemon/core/host/directory_rows.h"
 #include "daemon/shard/event_log.h"
+#include "daemon/shard/log_line.h"
 #include "daemon/shard/shards.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"
@@ -47,7 +46,7 @@ core::VolatileRuns::Settings volatile_settings(const Options& options) {
 
 store::OpenOptions open_options(const Options& options) {
   const auto warn = [](std::string_view line) {
-    spdlog::warn("event=engine_warning detail={}", quoted_text(printable(line, 512)));
+    log_warn("event=engine_warning detail={}", Sentence{printable(line, 512)});
   };
   return {.durability = options.durability, .warn = warn};
 }
@@ -71,8 +70,8 @@ Result<EngineHost::Opened> EngineHost::with_directory(std::unique_ptr<store::Eng
   auto read = core::read_directory(*engine, limits_of(options), random_number(), now, loss);
   if (!read) return read.error();
   if (!read->rolled_back.empty()) {
-    spdlog::warn("event=state_rolled_back engine={} incarnation={:016x} reason={}", engine->name(),
-                 read->directory->incarnation(), quoted_text(read->rolled_back));
+    log_warn("event=state_rolled_back engine={} incarnation={:016x} reason={}", engine->name(),
+             read->directory->incarnation(), Sentence{read->rolled_back});
   }
   return Opened{std::make_shared<store::GroupCommit>(std::move(engine)),
                 std::move(read->directory)};
@@ -157,7 +156,7 @@ void EngineHost::take(Opened opened) {
   lost_.clear();
   damage_ = engine.damage();
   if (!damage_.empty()) {
-    spdlog::error("event=state_damaged engine={} detail={}", engine_name_, quoted_text(damage_));
+    log_error("event=state_damaged engine={} detail={}", engine_name_, Sentence{damage_});
   }
   metrics_.engine_up(true);
   const core::FleetNews news = fleet_ ? fleet_->news() : core::FleetNews{};
@@ -211,9 +210,9 @@ void EngineHost::watch_commits() {
   const bool stuck = !why.empty();
   if (stuck != std::exchange(stuck_, stuck)) {
     if (stuck) {
-      spdlog::error("event=commit_stuck reason={}", quoted_text(why));
+      log_error("event=commit_stuck reason={}", Sentence{why});
     } else {
-      spdlog::info("event=commit_went_on engine={}", engine_name_);
+      log_info("event=commit_went_on engine={}", engine_name_);
     }
   }
   watch_timer_.expires_after(kWatchInterval);
@@ -282,8 +281,8 @@ void EngineHost::forget(std::vector<JobNumber> jobs, std::function<void(bool)> t
 }
 
 void EngineHost::struck_out(const core::Directory::NamedRun& entry, std::string_view how) {
-  spdlog::info("event={}_{} number={} job={} run={}", entry.run.empty() ? "job" : "run", how,
-               entry.number, entry.job, entry.run);
+  log_info("event={}_{} number={} job={} run={}", entry.run.empty() ? "job" : "run", how,
+           entry.number, entry.job, entry.run);
 }
 
 void EngineHost::end_turn() {
@@ -331,7 +330,7 @@ void EngineHost::report_lost(std::uint64_t generation, const std::string& why, b
 
 void EngineHost::lose(const std::string& why, bool rolled_back) {
   lost_ = why;
-  spdlog::error("event=engine_lost engine={} reason={}", engine_name_, quoted_text(why));
+  log_error("event=engine_lost engine={} reason={}", engine_name_, Sentence{why});
   metrics_.engine_up(false);
   directory_.lost();
   if (fleet_) fleet_->engine_lost(rolled_back ? why : "");
@@ -380,13 +379,13 @@ Result<EngineHost::Opened> EngineHost::open_again(
 void EngineHost::reopened(Result<Opened> opened) {
   if (opened) {
     take(std::move(*opened));
-    spdlog::info("event=engine_reopened engine={}", engine_name_);
+    log_info("event=engine_reopened engine={}", engine_name_);
     return;
   }
   const Failure& why = opened.error();
   lost_ = why.detail;
   if (why.code != Code::unavailable) lost_ = format("{}: {}", name_of(why.code), why.detail);
-  spdlog::warn("event=engine_reopen_failed engine={} reason={}", engine_name_, quoted_text(lost_));
+  log_warn("event=engine_reopen_failed engine={} reason={}", engine_name_, Sentence{lost_});
   on_failed_();
   reopen_delay_ = std::min(reopen_delay_ * 2, kReopenMax);
   reopen_later();

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/shard/fleet_host.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/post.hpp>
 #include <random>
 #include <thread>
 
 #include "daemon/config/version.h"
+#include "daemon/shard/log_line.h"
 #include "daemon/shard/shards.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
@@ -69,7 +68,7 @@ Result<void> FleetHost::check_state() {
   if (!mark) {
     if (mark.error().code != Code::malformed) return MarkFile::unusable(mark.error());
     if (!options_.accept_rollback) return mark.error();
-    spdlog::warn("event=mark_given_up reason={}", quoted_text(mark.error().detail));
+    log_warn("event=mark_given_up reason={}", Sentence{mark.error().detail});
     mark = core::StateMark{};
   }
   core::StateWatch& watch = member_.watch();
@@ -107,11 +106,10 @@ Result<core::FleetView> FleetHost::wait_for_room() {
     const bool lives = readings > 1 && view.daemons().at(conflict->with).silent == Duration{0};
     if (lives) return failure(Code::invalid_argument, "{}", conflict->reason);
     if (readings == 0) {
-      spdlog::info(
-          "event=fleet_wait reason={}",
-          quoted_text("starts if the daemon that is in the way stays silent for its lease, "
-                      "because then it is dead: " +
-                      conflict->reason));
+      log_info("event=fleet_wait reason={}",
+               Sentence{"starts if the daemon that is in the way stays silent for its lease, "
+                        "because then it is dead: " +
+                        conflict->reason});
     }
     std::this_thread::sleep_for(view.interval());
   }
@@ -133,8 +131,8 @@ Result<void> FleetHost::join() {
   if (!reading) return reading.error();
   view->read(reading->daemons, std::chrono::steady_clock::now());
   const store::DaemonFacts& self = member_.self();
-  spdlog::info("event=fleet_joined process={:016x} address={} lease={} daemons={}", self.process,
-               address_of(self), human(self.lease), view->daemons().size());
+  log_info("event=fleet_joined process={:016x} address={} lease={} daemons={}", self.process,
+           address_of(self), human(self.lease), view->daemons().size());
   directory_.join_fleet(std::move(*view));
   member_.joined(sent);
   return {};
@@ -176,10 +174,10 @@ void FleetHost::looked(const Result<store::ServerState>& state) {
   if (state->durability != server_.durability) engine_.durability(state->durability);
   if (state->weakness != server_.weakness) {
     if (state->weakness.empty()) {
-      spdlog::info("event=durability_strong durability={}", state->durability);
+      log_info("event=durability_strong durability={}", state->durability);
     } else {
-      spdlog::error("event=durability_weak durability={} reason={}", state->durability,
-                    quoted_text(state->weakness));
+      log_error("event=durability_weak durability={} reason={}", state->durability,
+                Sentence{state->weakness});
     }
   }
   server_ = *state;
@@ -249,20 +247,20 @@ void FleetHost::report(const core::FleetEvent& event) {
   using Kind = core::FleetEvent::Kind;
   switch (event.kind) {
     case Kind::lease_over:
-      return spdlog::error("event=lease_over reason={}", quoted_text(event.detail));
+      return log_error("event=lease_over reason={}", Sentence{event.detail});
     case Kind::lease_renewed:
-      return spdlog::info("event=lease_renewed");
+      return log_info("event=lease_renewed");
     case Kind::heartbeat_failed:
-      return spdlog::warn("event=heartbeat_failed reason={}", quoted_text(event.detail));
+      return log_warn("event=heartbeat_failed reason={}", Sentence{event.detail});
     case Kind::rolled_back:
-      return spdlog::error("event=rolled_back reason={}", quoted_text(event.detail));
+      return log_error("event=rolled_back reason={}", Sentence{event.detail});
     case Kind::renewed:
-      return spdlog::warn("event=rollback_accepted");
+      return log_warn("event=rollback_accepted");
     case Kind::daemon_silent:
     case Kind::daemon_heard:
-      return spdlog::warn("event={} address={} process={:016x}",
-                          event.kind == Kind::daemon_silent ? "daemon_silent" : "daemon_heard",
-                          address_of(event.daemon), event.daemon.process);
+      return log_warn("event={} address={} process={:016x}",
+                      event.kind == Kind::daemon_silent ? "daemon_silent" : "daemon_heard",
+                      address_of(event.daemon), event.daemon.process);
   }
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/shard/mark_file.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/post.hpp>
 
+#include "daemon/shard/log_line.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
@@ -52,7 +51,7 @@ void MarkFile::write(const core::StateMark& mark) {
   boost::asio::post(thread_, [this, body = wire::encode(mark)] {
     const Result<void> written = file_->write(body);
     if (!written && !failed_) {
-      spdlog::error("event=mark_not_written reason={}", quoted_text(written.error().detail));
+      log_error("event=mark_not_written reason={}", Sentence{written.error().detail});
     }
     failed_ = !written;
     writing_ = false;

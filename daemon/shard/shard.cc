@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/shard/shard.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/post.hpp>
 
 #include "daemon/config/version.h"
 #include "daemon/core/job.h"
+#include "daemon/shard/log_line.h"
 #include "protocol/wording.h"
 #include "store/job_load.h"
 
@@ -107,15 +106,15 @@ void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
   }
   if (const auto* taken = std::get_if<core::JobTakenOver>(&event)) {
     metrics_.job_taken_over();
-    return spdlog::warn("event=job_taken_over job={} number={} from={} epoch={}", slot->name,
-                        slot->number, taken->owner, taken->epoch);
+    return log_warn("event=job_taken_over job={} number={} from={} epoch={}", slot->name,
+                    slot->number, taken->owner, taken->epoch);
   }
   if (std::holds_alternative<core::JobServed>(event)) {
-    return spdlog::info("event=job_loaded job={} number={} keys={} epoch={}", slot->name,
-                        slot->number, slot->job->stats().keys, slot->epoch);
+    return log_info("event=job_loaded job={} number={} keys={} epoch={}", slot->name, slot->number,
+                    slot->job->stats().keys, slot->epoch);
   }
-  spdlog::error("event=job_load_failed job={} reason={}", slot->name,
-                quoted_text(std::get<core::JobLoadFailed>(event).reason));
+  log_error("event=job_load_failed job={} reason={}", slot->name,
+            Sentence{std::get<core::JobLoadFailed>(event).reason});
 }
 
 std::vector<core::JobReport> Shard::reports() {

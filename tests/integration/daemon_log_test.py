@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the daemon says of refused claims, stalled members, checkpoints and strangers at its port, as one log
 line each; whom it answers over HTTP; and how it ends when it is told to before it serves."""
+import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -9,12 +11,23 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.parse
 
+import tcpstore_wire
 import wire
-from daemon import BIN, SLOWDOWN, Daemon
+from daemon import BIN, SLOWDOWN, Daemon, reserve_port
 from wire import Wire, frame, text
 
-JOIN, PROGRESS = 50, 56
+JOIN, LEAVE, PROGRESS = 50, 52, 56
+
+# One line of the log. A value is a word or is in quotes, so that it ends neither its field nor the line.
+LINE = re.compile(r'\S+T\S+ level=\w+(?: [a-z_]+=(?:[^\s"=\\]+|"(?:[^"\\]|\\.)*"))+')
+EVENT = re.compile(r' level=\w+ event=([a-z_]+)')
+# What is in no line, whoever sent it: control characters, and those that change the direction of text.
+HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+FORGED = (" event=engine_lost engine=none", '" event=engine_lost x="', "a=b", "\\", '\\" event=engine_lost "',
+          "\n2026-01-01T00:00:00.000+0000 level=error event=engine_lost", "\x1b[2K\r", "\u202eevent=engine_lost",
+          "\u2028event=engine_lost", "\u0085", "\x00", "'", "\x07" * 255)
 
 
 def join(group, least, most):
@@ -113,6 +126,80 @@ class Log(unittest.TestCase):
                 while stranger.recv(100):
                     pass
             self.assertNotIn("tcpstore:", self.line(daemon, "event=refused", "byte 12;"))
+
+
+class Forgery(unittest.TestCase):
+    """Whatever a client sends as a name, each line of the log has its fields, and no line is the client's."""
+
+    def check(self, daemon, *events):
+        lines = daemon.errors().rstrip("\n").split("\n")
+        seen = {EVENT.search(line)[1] for line in lines if EVENT.search(line)}
+        for line in lines:
+            self.assertRegex(line, rf"\A{LINE.pattern}\Z")
+            self.assertNotRegex(line, HIDDEN)
+        self.assertEqual(set(), set(events) - seen)
+        self.assertNotIn("engine_lost", seen)
+
+    def native(self, daemon, name):
+        with Wire(daemon.address) as client:
+            if client.hello(job=name, run=name, host=name).code != "ok":
+                self.assertEqual("ok", client.hello(job="j", host=name).code)
+            policy = struct.pack("<I", 8) + struct.pack("<II", 1, 1)
+            place = text(name) + struct.pack("<Q", 0) + policy + struct.pack("<q?i", -1, False, -1) + \
+                text(name) * 2 + struct.pack("<I", 1) + text(name) * 2 + struct.pack("<Q?q", 0, False, 10**10)
+            client.call(JOIN, place)
+            client.call(JOIN, join(name, 3, 2))
+            client.set(name, name)
+            client.add(name, 1)
+            client.barrier(name, 0, 2, timeout_ns=10**6)
+            client.exchange(name, 1, 2, [name], timeout_ns=10**6)
+            client.call(PROGRESS, text(name) + struct.pack("<Q", 1) + text(name) + struct.pack("<Qq", 1, 1))
+            client.call(LEAVE, text(name) + struct.pack("<QB", 1, 2) + text(name))
+
+    def test_names_of_the_native_protocol(self):
+        with Daemon() as daemon:
+            for name in FORGED:
+                self.native(daemon, name)
+            time.sleep(0.5)
+            self.check(daemon, "job_loaded", "barrier_timed_out", "join_refused", "generation_formed",
+                       "generation_ended")
+
+    def test_a_job_that_is_a_line_of_control_characters_is_refused(self):
+        with Daemon() as daemon:
+            for name in ("\x07" * 255, "\x1b" * 255, "\u202e" * 85):
+                with Wire(daemon.address) as client:
+                    self.assertEqual("invalid_argument", client.hello(job=name).code)
+            self.check(daemon)
+
+    def test_keys_of_tcpstore(self):
+        with Daemon() as daemon:
+            for name in FORGED:
+                key = b"/default_pg/0//cpu//0/" + name.encode()
+                for rank in (b"0", b"1"):
+                    client = tcpstore_wire.Client.of_process(daemon.address, 7)
+                    client.set(b"/torch.rendezvous." + name.encode() + b"/x", b"v")
+                    client.set(b"default_pg/0//cpu//0/" + rank, name.encode())
+                    client.set(key, name.encode())
+                    client.add(key)  # its value is no number
+                    client.close()
+            self.check(daemon, "refused")
+
+    def test_paths_and_bodies_of_http(self):
+        with Daemon("--endpoint-ports", f"{reserve_port()}-65535") as daemon:
+            for name in FORGED:
+                word = urllib.parse.quote(name, safe="")
+                for path, method in ((f"/{word}", "GET"), (f"/v1/jobs/{word}", "GET"), (f"/v1/jobs/{word}", "DELETE"),
+                                     (f"/v1/jobs/{word}/runs/{word}", "DELETE")):
+                    daemon.http(path, method)
+                body = json.dumps({"name": name, "run": name}).encode()
+                daemon.http(f"/v1/jobs/{word}/endpoints", "POST", body)
+                daemon.http("/v1/checkpoint", "POST", json.dumps({"path": "/" + name}).encode())
+                with socket.create_connection(daemon.address, timeout=10) as raw:
+                    raw.sendall(f"GET /{name} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+                    raw.shutdown(socket.SHUT_WR)
+                    while raw.recv(1000):
+                        pass
+            self.check(daemon, "endpoint_leased")
 
 
 class Hosts(unittest.TestCase):

@@ -183,6 +183,11 @@ TEST(LauncherLines, AreBounded) {
   EXPECT_EQ(sizes, (std::vector<std::size_t>{kLineBytes, kLineBytes, kLineBytes, 5}));
 }
 
+TEST(LauncherNotes, CannotBeForgedByANameInThem) {
+  EXPECT_EQ(note_text("a\n    b\n  c"), "a\n    b\n  c");
+  EXPECT_EQ(note_text("job x\nc10drun: all is well\x1b[2K"), "job x?c10drun: all is well?[2K");
+}
+
 TEST(LauncherLastLines, AreTheNewestAndBounded) {
   LastLines last;
   for (int i = 0; i < 30; ++i) last.add("line " + std::to_string(i) + "\x01");

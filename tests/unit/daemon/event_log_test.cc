@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "daemon/shard/log_line.h"
 #include "protocol/ops.h"
 #include "tests/unit/temporary_directory.h"
 
@@ -95,7 +96,17 @@ TEST_F(EventLogTest, WaitsThatAreGivenUpNameTheirProcessAndAreLimited) {
 }
 
 TEST_F(EventLogTest, UntrustedNamesAreMadePrintable) {
-  EXPECT_NE(line_of(core::GenerationEnded{"a\nb", 1, "x"}).find("group=a?b"), std::string::npos);
+  EXPECT_EQ(line_of(core::GenerationEnded{"a\nevent=b", 1, "x\ny \"=\x1b"}),
+            "warning event=generation_ended job=digits group=\"a?event=b\" generation=1 "
+            "reason=\"x?y \\\"=?\"\n");
+  log_.write("digits event=engine_lost", "", core::BarrierTimedOut{"d"});
+  EXPECT_EQ(logged(),
+            "warning event=barrier_timed_out job=\"digits event=engine_lost\" detail=\"d\"\n");
+}
+
+TEST_F(EventLogTest, AnOptionalFieldIsLeftOutIfItIsEmpty) {
+  log_info("event=a{} n={}{}", OptionalField{"b", ""}, 7, OptionalField{"c", "d e"});
+  EXPECT_EQ(logged(), "info event=a n=7 c=\"d e\"\n");
 }
 
 TEST_F(EventLogTest, ACheckpointHasItsSizeOrTheReason) {

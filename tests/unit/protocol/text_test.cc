@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people write as an address or a number, and what is wrong with other texts.
-#include "protocol/address.h"
-
+// Texts of people and for people: what they write as an address or a number, what is wrong with
+// other texts, and what is shown of a text that comes from outside.
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "protocol/address.h"
 #include "protocol/parse.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
 
 namespace c10dd {
 namespace {
@@ -52,6 +56,30 @@ TEST(ParseNumber, TakesOnlyAWholeNumberInRange) {
   for (const char* bad : {"", " 1", "1 ", "+1", "1x", "0x1", "65536", "-1"}) {
     EXPECT_EQ(parse_number<std::uint16_t>(bad), std::nullopt) << bad;
   }
+}
+
+constexpr std::size_t kAll = std::string::npos;
+
+TEST(Printable, HasNoControlCharactersAndNoChangesOfDirection) {
+  EXPECT_EQ(printable("a\nb\x1b\x7f", kAll), "a?b??");
+  EXPECT_EQ(printable("\u0080\u009f|\u00a0", kAll), "??|\u00a0") << "C1";
+  EXPECT_EQ(printable("\u061c\u200e\u200f\u2027", kAll), "???\u2027");
+  EXPECT_EQ(printable("\u2028\u2029\u202a\u202e\u202f", kAll), "????\u202f");
+  EXPECT_EQ(printable("\u2066\u2069\u206a", kAll), "??\u206a");
+  EXPECT_EQ(printable("\u00fc \u05d0 \U0001f600", kAll), "\u00fc \u05d0 \U0001f600");
+}
+
+TEST(WordOrQuoted, LeavesPlainWordsAndQuotesTheRest) {
+  for (const char* plain : {"digits", "a.b_c:d/e@f+g-h", "[::1]:29500", "[0-2,7]"}) {
+    EXPECT_EQ(word_or_quoted(plain), plain);
+  }
+  EXPECT_EQ(word_or_quoted(""), "\"\"");
+  EXPECT_EQ(word_or_quoted("a b"), "\"a b\"");
+  EXPECT_EQ(word_or_quoted("a=b"), "\"a=b\"");
+  EXPECT_EQ(word_or_quoted("a\"\\"), "\"a\\\"\\\\\"");
+  EXPECT_EQ(word_or_quoted("a\nevent=b"), "\"a?event=b\"");
+  EXPECT_EQ(word_or_quoted("\u202e"), "\"?\"");
+  EXPECT_EQ(word_or_quoted("\u00fc"), "\"\u00fc\"");
 }
 
 }  // namespace
