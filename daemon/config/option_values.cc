@@ -83,11 +83,13 @@ Failure invalid_protocols(const std::string& text) {
                  text, list_of(all, ", "), list_of(all, ","));
 }
 
-/// Returns the host of "name:port", of "[::1]:port", or of a name or address without a port. The
-/// result is in lower case and has no brackets and no port.
-std::string without_port(std::string_view host) {
-  const Result<AddressParts> parts = split_address(host);
-  return lower(parts ? parts->host : host);
+/// Returns the host of a field Host in lower case: of "name" or "[::1]", with or without ":port".
+/// Returns an empty text for any other form, such as "localhost:1@evil".
+std::string host_in_field(std::string_view field) {
+  const Result<AddressParts> parts = split_address(field);
+  if (!parts || (parts->port && !parse_number<std::uint16_t>(*parts->port))) return {};
+  const std::string host(parts->host);
+  return (parts->bracketed ? is_ipv6(host) : is_name(host)) ? lower(host) : "";
 }
 
 std::optional<std::string> environment(const char* name) {
@@ -323,7 +325,8 @@ ListenerSettings main_listener(const Options& options) {
 
 bool replies_to(const Options& options, std::string_view host) {
   if (!is_loopback(options.listen_host)) return true;
-  const std::string name = without_port(host);
+  const std::string name = host_in_field(host);
+  if (name.empty()) return false;
   if (is_loopback(name)) return true;
   const std::vector<std::string> names = names_of(options.http_hosts);
   return std::any_of(names.begin(), names.end(),

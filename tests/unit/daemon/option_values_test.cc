@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of options that are read without a command line: hosts of HTTP requests.
+#include "daemon/config/option_values.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace c10dd::daemon {
+namespace {
+
+TEST(HostField, LoopbackListenerAnswersToItsOwnNamesAndThoseThatAreAllowed) {
+  Options options;
+  options.listen_host = "127.0.0.1";
+  options.http_hosts = "head,Tunnel.LAN";
+  for (const char* host : {"localhost", "LOCALHOST:1", "127.0.0.1:29500", "127.8.0.1", "[::1]:80",
+                           "head", "head:29500", "tunnel.lan"}) {
+    EXPECT_TRUE(replies_to(options, host)) << host;
+  }
+  for (const char* host : {"",
+                           "evil.example",
+                           "127.0.0.1.evil.example",
+                           "localhost.evil.example:80",
+                           "10.0.0.1",
+                           "[::2]",
+                           "[",
+                           "[::1",
+                           "head.lan",
+                           ":80",
+                           "localhost:1@evil",
+                           "localhost:1@evil:80",
+                           "localhost:",
+                           "localhost:x",
+                           "localhost:+1",
+                           "localhost:-1",
+                           "localhost: 1",
+                           "localhost:1 ",
+                           "localhost:65536",
+                           "localhost:1:2",
+                           "localhost ",
+                           " localhost",
+                           "localhost/",
+                           "localhost#",
+                           "localhost,evil",
+                           "localhost\\@evil",
+                           "me@localhost",
+                           "[localhost]",
+                           "[127.0.0.1]",
+                           "[::1]:",
+                           "[::1]x",
+                           "[::1]:x",
+                           "[::1]@evil",
+                           "[[::1]]",
+                           "::1",
+                           "head:1@evil",
+                           "@head",
+                           "head,tunnel.lan"}) {
+    EXPECT_FALSE(replies_to(options, host)) << host;
+  }
+  options.listen_host = "0.0.0.0";
+  EXPECT_TRUE(replies_to(options, "any.example"));
+}
+
+}  // namespace
+}  // namespace c10dd::daemon
