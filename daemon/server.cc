@@ -237,9 +237,9 @@ int Server::run() {
   });
   std::printf("listening on %s\n", listener_->address().c_str());
   std::fflush(stdout);
-  log_info("event=serving version={} listen={} engine={} durability={} shards={} pid={}",
+  log_info("event=serving version={} listen={} engine={}{} durability={} shards={} pid={}",
            kVersion, listener_->address(), host_->engine_name(),
-           host_->durability(), shards_->size(),
+           OptionalField{"path", state_path(options_)}, host_->durability(), shards_->size(),
            ::getpid());
   notify("READY=1");
   shards_->start();

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -31,6 +32,7 @@ constexpr std::pair<std::string_view, tcpstore::LegacyClients> kLegacyClients[] 
     {"2.0", tcpstore::LegacyClients::l0},
     {"2.1", tcpstore::LegacyClients::l1},
 };
+constexpr std::string_view kRocks = "rocksdb:";
 constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
 
 Failure refused(const std::string& text, const std::string& why) {
@@ -92,10 +94,20 @@ std::string host_in_field(std::string_view field) {
   return (parts->bracketed ? is_ipv6(host) : is_name(host)) ? lower(host) : "";
 }
 
+/// Returns the path as seen from the root, without "." and "..". Returns it as it is if the working
+/// directory is gone.
+std::string absolute_path(const std::string& path) {
+  std::error_code failed;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, failed);
+  return failed ? path : absolute.lexically_normal().string();
+}
+
 std::optional<std::string> environment(const char* name) {
   const char* value = std::getenv(name);
   return value && *value ? std::optional<std::string>(value) : std::nullopt;
 }
+
+std::string rocks_at(const std::string& path) { return std::string(kRocks) + absolute_path(path); }
 
 std::optional<std::string> home() {
   if (const auto home = environment("HOME")) return home;
@@ -151,14 +163,24 @@ Result<void> set_engine(Options& options, const std::string& text) {
   const auto follows = [&](std::string_view scheme) {
     return text.starts_with(scheme) && text.size() > scheme.size();
   };
-  if (text != "memory:" && !follows("rocksdb:") && !follows("redis://") &&
+  if (text != "memory:" && !follows(kRocks) && !follows("redis://") &&
       !follows("redis+sentinel://")) {
+    const bool path = text.starts_with('/') || text.starts_with("./") || text.starts_with("../");
     return failure(Code::invalid_argument,
-                   "invalid engine \"{}\"; use memory:, rocksdb:/path or redis://host:port",
-                   store::without_password(text));
+                   "invalid engine \"{}\"; {}use memory:, rocksdb:/path or redis://host:port",
+                   store::without_password(text),
+                   path ? format("did you mean \"{}{}\"? ", kRocks, absolute_path(text)) : "");
+  }
+  if (follows(kRocks) && text[kRocks.size()] != '/') {
+    return failure(Code::invalid_argument, "invalid engine \"{}\": the path is relative; use {}{}",
+                   text, kRocks, absolute_path(text.substr(kRocks.size())));
   }
   options.engine = text;
   return {};
+}
+
+std::string state_path(const Options& options) {
+  return options.engine.starts_with(kRocks) ? options.engine.substr(kRocks.size()) : "";
 }
 
 Result<void> set_durability(Options& options, const std::string& text) {
@@ -339,12 +361,12 @@ std::string protocols_text(const Options& options) { return list_of(options.prot
 
 Result<std::string> default_engine() {
   if (const auto given = environment("STATE_DIRECTORY")) {
-    return "rocksdb:" + given->substr(0, given->find(':'));  // systemd separates paths by colons
+    return rocks_at(given->substr(0, given->find(':')));  // systemd separates paths by colons
   }
   if (::geteuid() == 0) return std::string("rocksdb:/var/lib/c10dd");
   const auto base = environment("XDG_STATE_HOME");
-  if (base && base->front() == '/') return "rocksdb:" + *base + "/c10dd";
-  if (const auto directory = home()) return "rocksdb:" + *directory + "/.local/state/c10dd";
+  if (base && base->front() == '/') return rocks_at(*base + "/c10dd");
+  if (const auto directory = home()) return rocks_at(*directory + "/.local/state/c10dd");
   return failure(Code::invalid_argument,
                  "no default, because user {} has no home directory; set the engine, for example "
                  "to rocksdb:/path",

@@ -48,10 +48,13 @@ std::vector<std::string> advertised(const Options& options);
 /// except localhost counts as reachable from other machines.
 bool is_loopback(const std::string& host);
 
-/// Returns a rocksdb: URL of the state directory. The state directory is the first path in
-/// $STATE_DIRECTORY, if systemd has set this variable. Otherwise it is /var/lib/c10dd for root. For
-/// other users it is $XDG_STATE_HOME/c10dd if $XDG_STATE_HOME is an absolute path, or else
-/// ~/.local/state/c10dd. Fails if ~ is needed, but the user has no home directory.
+/// Returns the absolute path of the state directory, or an empty text if the engine has none.
+std::string state_path(const Options& options);
+
+/// Returns a rocksdb: URL of the state directory, with an absolute path. The state directory is the
+/// first path in $STATE_DIRECTORY, if systemd has set this variable. Otherwise it is /var/lib/c10dd
+/// for root. For other users it is $XDG_STATE_HOME/c10dd if $XDG_STATE_HOME is an absolute path, or
+/// else ~/.local/state/c10dd. Fails if ~ is needed, but the user has no home directory.
 Result<std::string> default_engine();
 
 }  // namespace c10dd::daemon

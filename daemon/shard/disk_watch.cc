@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/config/option_values.h"
 #include "daemon/shard/log_line.h"
 
 namespace c10dd::daemon {
@@ -18,7 +19,6 @@ namespace {
 constexpr std::chrono::milliseconds kInterval{500};
 constexpr std::chrono::milliseconds kShortInterval{200};  // while room is short
 constexpr unsigned kRelieveEvery = 2;                     // measurements with kShortInterval
-constexpr std::string_view kScheme = "rocksdb:";
 
 constexpr std::string_view kRoomNames[] = {"enough", "little", "none"};
 
@@ -37,9 +37,8 @@ DiskWatch::DiskWatch(boost::asio::io_context& loop, const Options& options, core
       ballast_bytes_(options.disk_ballast),
       wanted_reserve_(options.disk_reserve),
       minimum_(options.disk_minimum) {
-  if (!options.engine.starts_with(kScheme)) return;
-  path_ = options.engine.substr(kScheme.size());
-  ballast_ = path_ + "/ballast";
+  path_ = state_path(options);
+  if (!path_.empty()) ballast_ = path_ + "/ballast";
 }
 
 void DiskWatch::start() {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of options that are read without a command line: hosts of HTTP requests.
+// Values of options that are read without a command line: engines, and hosts of HTTP requests.
 #include "daemon/config/option_values.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <filesystem>
 #include <string>
 
 namespace c10dd::daemon {
@@ -59,6 +61,44 @@ TEST(HostField, LoopbackListenerAnswersToItsOwnNamesAndThoseThatAreAllowed) {
   }
   options.listen_host = "0.0.0.0";
   EXPECT_TRUE(replies_to(options, "any.example"));
+}
+
+std::string refused_engine(const std::string& text) {
+  Options options;
+  const Result<void> set = set_engine(options, text);
+  return set ? "accepted" : set.error().detail;
+}
+
+TEST(EngineOption, APathAloneIsNoEngine) {
+  const std::string forms = "use memory:, rocksdb:/path or redis://host:port";
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(refused_engine("/var/lib/x"),
+            "invalid engine \"/var/lib/x\"; did you mean \"rocksdb:/var/lib/x\"? " + forms);
+  EXPECT_EQ(refused_engine("./state"),
+            "invalid engine \"./state\"; did you mean \"rocksdb:" + here + "/state\"? " + forms);
+  EXPECT_EQ(refused_engine("floppy:/x"), "invalid engine \"floppy:/x\"; " + forms);
+}
+
+TEST(EngineOption, ARelativePathIsRefusedWithTheAbsoluteOne) {
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(refused_engine("rocksdb:state/./x"),
+            "invalid engine \"rocksdb:state/./x\": the path is relative; use rocksdb:" + here +
+                "/state/x");
+  EXPECT_EQ(refused_engine("rocksdb:/state"), "accepted");
+}
+
+TEST(EngineOption, TheDefaultHasAnAbsolutePath) {
+  ::setenv("STATE_DIRECTORY", "state", 1);
+  EXPECT_EQ(*default_engine(), "rocksdb:" + std::filesystem::current_path().string() + "/state");
+  ::unsetenv("STATE_DIRECTORY");
+}
+
+TEST(EngineOption, OnlyRocksDbHasAStatePath) {
+  Options options;
+  options.engine = "rocksdb:/a/b";
+  EXPECT_EQ(state_path(options), "/a/b");
+  options.engine = "redis://h:1";
+  EXPECT_EQ(state_path(options), "");
 }
 
 }  // namespace
