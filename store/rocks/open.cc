@@ -103,6 +103,16 @@ class NoLog final : public rocksdb::Logger {
   void Logv(const char*, va_list) override {}
 };
 
+/// Parts of warnings that are not passed on.
+constexpr const char* kHarmless[] = {
+    // The failure that began the pause was passed on.
+    kCompactionsPause,
+    // Each checkpoint keeps RocksDB from removing files twice, one call inside the other. RocksDB
+    // counts the calls, and warns of the second one, and when the first one goes on.
+    "File Deletions Disabled, but already disabled",
+    "File Deletions Enable, but not really enabled",
+};
+
 /// Passes RocksDB's warnings to `warn`. RocksDB's own logger is not used, because it writes to
 /// disk. If the disk is full, and assertions are compiled in, that logger can end the process.
 class Warnings final : public rocksdb::Logger {
@@ -114,8 +124,10 @@ class Warnings final : public rocksdb::Logger {
   void Logv(const char* format, va_list arguments) override {
     std::array<char, 1024> line;
     std::vsnprintf(line.data(), line.size(), format, arguments);
-    // The failure that began the pause was passed on.
-    if (warn_ && std::strstr(line.data(), kCompactionsPause) == nullptr) warn_(line.data());
+    const auto is_harmless = [&](const char* part) {
+      return std::strstr(line.data(), part) != nullptr;
+    };
+    if (warn_ && !std::ranges::any_of(kHarmless, is_harmless)) warn_(line.data());
   }
 
  private:
