@@ -91,7 +91,7 @@ std::string json_of(const JobsPage& page) {
   for (const core::RunOwner& of : page.owners) {
     all[of.run.number] = {{"job", printable_name(of.run.job)},
                           {"run", printable_name(of.run.run)},
-                          {"number", of.run.number},
+                          {"number", std::to_string(of.run.number)},
                           {"owner", owner_json(of)}};
   }
   for (const core::JobReport& job : page.served) {
@@ -99,7 +99,7 @@ std::string json_of(const JobsPage& page) {
     if (out.empty()) {
       out = {{"job", printable_name(job.name)},
              {"run", printable_name(job.run)},
-             {"number", job.number}};
+             {"number", std::to_string(job.number)}};
       if (!page.self.empty()) {  // a plain run, or one that is newer than `owners`
         out["owner"] = {{"addresses", list_of(page.self)}, {"epoch", nullptr}, {"here", true}};
       }

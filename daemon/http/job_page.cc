@@ -14,6 +14,7 @@
 #include "protocol/format.h"
 #include "protocol/json_text.h"
 #include "protocol/limits.h"
+#include "protocol/parse.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
@@ -62,9 +63,10 @@ class RunPage {
 
   boost::json::object json() const {
     const core::JobReport& job = run_.job;
-    boost::json::object out = {{"run", shown(job.run)},        {"number", job.number},
-                               {"keys", job.stats.keys},       {"sessions", job.stats.sessions},
-                               {"waiters", job.stats.waiters}, {"summary", summary()}};
+    boost::json::object out = {
+        {"run", shown(job.run)},        {"number", std::to_string(job.number)},
+        {"keys", job.stats.keys},       {"sessions", job.stats.sessions},
+        {"waiters", job.stats.waiters}, {"summary", summary()}};
     out["world_size"] = run_.details.world_size ? boost::json::value(*run_.details.world_size)
                                                 : boost::json::value(nullptr);
     if (run_.plain) {
@@ -173,7 +175,7 @@ class RunPage {
                                {"longest_seconds", seconds_of(wait.longest)},
                                {"processes", std::move(processes)},
                                {"ranks", boost::json::array(ranks.begin(), ranks.end())}};
-    if (wait.at_least) out["at_least"] = *wait.at_least;
+    if (wait.at_least) out["at_least"] = std::to_string(*wait.at_least);
     if (wait.rank) out["rank"] = *wait.rank;
     if (wait.rank) out["seen"] = !is_missing(wait);
     return out;
@@ -189,7 +191,11 @@ class RunPage {
 std::uint64_t number_of(const boost::json::value& run) {
   boost::system::error_code none;
   const auto* const number = run.find_pointer("/number", none);
-  return number != nullptr ? number->to_number<std::uint64_t>(none) : 0;
+  if (number == nullptr) return 0;
+  if (const auto* const digits = number->if_string()) {
+    return parse_number<std::uint64_t>(std::string_view(*digits)).value_or(0);
+  }
+  return number->to_number<std::uint64_t>(none);  // of a daemon of an earlier version
 }
 
 /// Adds the runs of the page of another daemon.

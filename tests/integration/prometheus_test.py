@@ -290,7 +290,7 @@ class Truths(Case):
         self.dying.kill()
         self.until(lambda: self.near.http("/v1/jobs/orphan")[0] == 200, "the job is taken over")
         numbers = {job["job"]: job["number"] for job in json.loads(self.far.http("/v1/jobs")[1])["jobs"]}
-        command(self.fleet_port, "HSET", "c10dd:{%d}:meta" % numbers["taken"], "owner", "9:9")
+        command(self.fleet_port, "HSET", "c10dd:{%s}:meta" % numbers["taken"], "owner", "9:9")
         self.assertEqual("not_owner", wires["taken"].set("key", b"y").code)
 
     def members_of_the_group(self, here, missing):

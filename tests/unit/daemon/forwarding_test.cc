@@ -120,7 +120,7 @@ TEST_F(ForwardingTest, AJobOfSeveralDaemonsIsOnePage) {
   operations_.places = JobPlaces{true, {{{"b:1"}, ""}, {{"c:1"}, ""}, {{"d:1"}, ""}}};
   operations_.runs = {{{"a", "mine", 2, 1, {}}, {}}};
   operations_.replies = {
-      {200, "application/json", R"({"job":"a","runs":[{"run":"b","number":3}]})"},
+      {200, "application/json", R"({"job":"a","runs":[{"run":"b","number":"10"}]})"},
       {404, "application/json", "{}"},
       {200, "application/json", R"({"job":"a","runs":[{"run":"d","number":1}]})"}};
   const boost::json::value page = body(answer("GET /v1/jobs/a"));

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/parse.hpp>
+#include <limits>
 
+#include "daemon/core/host/volatile_runs.h"
 #include "daemon/http/http_wire.h"
 #include "daemon/http/routes.h"
 #include "protocol/limits.h"
@@ -297,6 +299,24 @@ TEST(HttpRoutes, CheckpointIsForThisMachineAndTakesOneAbsolutePath) {
   EXPECT_EQ(code_of(handle(good, local)), "disk_full");
 }
 
+TEST(HttpRoutes, NumbersThatCanHaveMoreThan53BitsAreStrings) {
+  ServerFacts its = facts();
+  core::RunReport run;
+  run.job.name = "a";
+  run.job.number = std::numeric_limits<std::uint64_t>::max();
+  run.details.waits = {{.key = "counter",
+                        .rank = {},
+                        .at_least = std::numeric_limits<std::int64_t>::min(),
+                        .waiters = 1,
+                        .longest = {},
+                        .processes = {}}};
+  its.page = JobPage{.job = "a", .runs = {run}};
+  const HttpReply reply = handle({"GET", "/v1/jobs/a", true}, its);
+  const boost::json::value shown = boost::json::parse(reply.body).at("runs").at(0);
+  EXPECT_EQ(shown.at("number").as_string(), "18446744073709551615");
+  EXPECT_EQ(shown.at("waits").at(0).at("at_least").as_string(), "-9223372036854775808");
+}
+
 /// A launch of four ranks, of which rank 3 has not come.
 JobPage waiting_page() {
   core::RunReport run;
@@ -406,14 +426,14 @@ TEST(HttpRoutes, JobsAreListedWithNamesThatPrint) {
   core::JobReport job;
   job.name = "digits\xff";
   job.run = "r1";
-  job.number = 7;
+  job.number = core::VolatileRuns::kFirst + 7;
   job.stats.keys = 3;
   some.jobs.served = {job};
   const boost::json::value body = boost::json::parse(handle({"GET", "/v1/jobs", true}, some).body);
   const boost::json::value& first = body.at("jobs").at(0);
   EXPECT_EQ(first.at("job").as_string(), "digits?");
   EXPECT_EQ(first.at("run").as_string(), "r1");
-  EXPECT_EQ(first.at("number").to_number<int>(), 7);
+  EXPECT_EQ(first.at("number").as_string(), "9223372036854775815") << "more than 53 bits";
   EXPECT_EQ(first.at("keys").to_number<int>(), 3);
 }
 
