@@ -1,36 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "protocol/server_url.h"
 
-#include <algorithm>
-#include <charconv>
-#include <optional>
-#include <system_error>
-
 #include "protocol/address.h"
 #include "protocol/parse.h"
+#include "protocol/percent.h"
 
 namespace c10dd {
 namespace {
 
 Failure bad_url(std::string why) { return failure(Code::invalid_argument, std::move(why)); }
-
-/// Decodes %XX; returns nothing if a % is not followed by two hexadecimal digits.
-std::optional<std::string> decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (text[at] != '%') {
-      out += text[at];
-      continue;
-    }
-    unsigned byte = 0;
-    const char* end = text.data() + std::min(text.size(), at + 3);
-    const auto [stop, error] = std::from_chars(text.data() + at + 1, end, byte, 16);
-    if (error != std::errc() || stop != text.data() + at + 3) return std::nullopt;
-    out += static_cast<char>(byte);
-    at += 2;
-  }
-  return out;
-}
 
 /// Cuts "[user]:password@" from the front of `authority`. Returns false if the part before the @ is
 /// malformed.
@@ -41,8 +19,8 @@ bool take_login(std::string_view& authority, ServerUrl& url) {
   authority.remove_prefix(at + 1);
   const std::size_t colon = login.find(':');
   if (colon == std::string_view::npos) return false;
-  const auto user = decoded(login.substr(0, colon));
-  const auto password = decoded(login.substr(colon + 1));
+  const auto user = percent_decoded(login.substr(0, colon));
+  const auto password = percent_decoded(login.substr(colon + 1));
   if (!user || !password || password->empty()) return false;
   url.user = *user;
   url.password = *password;

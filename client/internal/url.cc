@@ -7,6 +7,7 @@
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/parse.h"
+#include "protocol/percent.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::client {
@@ -94,7 +95,7 @@ Result<std::string> read_url(const Environment& environment, const std::string& 
   }
   return checked(
       get("C10DD_JOB").empty() ? "C10DD_ADDR and the launcher's job" : "C10DD_ADDR and C10DD_JOB",
-      std::string(kScheme) + address + "/" + job);
+      std::string(kScheme) + address + "/" + encoded_job(job));
 }
 
 }  // namespace
@@ -107,7 +108,15 @@ std::string Url::addresses() const {
   return list;
 }
 
-std::string Url::text() const { return std::string(kScheme) + addresses() + "/" + job; }
+std::string encoded_job(std::string_view job) {
+  std::string out;
+  for (const char c : job) out += c == '%' ? std::string("%25") : std::string(1, c);
+  return out;
+}
+
+std::string Url::text() const {
+  return std::string(kScheme) + addresses() + "/" + encoded_job(job);
+}
 
 Result<Url> parse_url(std::string_view text) {
   if (!text.starts_with(kScheme)) return bad_url(text, "the scheme is not c10dd://");
@@ -120,7 +129,13 @@ Result<Url> parse_url(std::string_view text) {
   if (slash == std::string_view::npos || slash + 1 == rest.size()) {
     return bad_url(text, "the job is missing");
   }
-  url.job = rest.substr(slash + 1);
+  std::optional<std::string> job = percent_decoded(rest.substr(slash + 1));
+  if (!job) {
+    return bad_url(text,
+                   "the job's name has a '%' that is not followed by two hexadecimal digits; write "
+                   "%25 for a '%'");
+  }
+  url.job = std::move(*job);
   if (url.job.size() > limits::kNameBytes) {
     return bad_url(
         text, format("the job's name has {} bytes, limit {}", url.job.size(), limits::kNameBytes));

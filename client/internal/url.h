@@ -35,11 +35,15 @@ struct Url {
 
   /// Returns the addresses as in a URL, with commas between them.
   std::string addresses() const;
-  /// Returns c10dd://addresses/job.
+  /// Returns c10dd://addresses/job, which parse_url() reads as the same.
   std::string text() const;
 };
 
-/// Parses a URL. An address without a port gets kDefaultPort. Fails with invalid_argument.
+/// Returns the name of a job as a URL has it: with %25 for each %.
+std::string encoded_job(std::string_view job);
+
+/// Parses a URL, whose job is percent-encoded (RFC 3986). An address without a port gets
+/// kDefaultPort. Fails with invalid_argument.
 Result<Url> parse_url(std::string_view text);
 
 /// The arguments of Client::connect().

@@ -125,7 +125,7 @@ void find_daemon(const Words& words, const client::Environment& environment,
                        text.find('/', kScheme.size()) != std::string::npos;
   if (!has_job) {
     if (text.ends_with('/')) text.pop_back();
-    text += "/" + name_job(words, o, found);
+    text += "/" + client::encoded_job(name_job(words, o, found));
   }
   Result<client::Url> url = client::parse_url(text);
   if (!url) refuse(from + ": " + url.error().detail);
@@ -134,7 +134,8 @@ void find_daemon(const Words& words, const client::Environment& environment,
       refuse(format("--job is {}, but --daemon {} names the job {}; name the job only once",
                     in_quotes(words.job), in_quotes(text), in_quotes(url->job)));
     }
-    url = client::parse_url(std::string(kScheme) + url->addresses() + "/" + words.job);
+    url = client::parse_url(std::string(kScheme) + url->addresses() + "/" +
+                            client::encoded_job(words.job));
     if (!url) refuse("--job: " + url.error().detail);
   }
   o.daemon = std::move(*url);

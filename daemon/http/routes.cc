@@ -14,6 +14,7 @@
 #include "protocol/json_text.h"
 #include "protocol/limits.h"
 #include "protocol/ops.h"
+#include "protocol/percent.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::daemon {
@@ -271,19 +272,10 @@ std::string methods_of(const Route& of) {
 
 /// Decodes a percent-encoded name.
 Result<std::string> decoded(std::string_view path) {
-  std::string name;
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    std::uint8_t byte = 0;
-    const char* const end = path.data() + std::min(i + 3, path.size());
-    const bool encoded = path[i] == '%';
-    if (encoded && std::from_chars(path.data() + i + 1, end, byte, 16).ptr != path.data() + i + 3) {
-      return failure(Code::invalid_argument,
-                     "job: name is not percent-encoded; use /v1/jobs/NAME, with %25 for %");
-    }
-    name += encoded ? static_cast<char>(byte) : path[i];
-    if (encoded) i += 2;
-  }
-  return name;
+  std::optional<std::string> name = percent_decoded(path);
+  if (name) return std::move(*name);
+  return failure(Code::invalid_argument,
+                 "job: name is not percent-encoded; use /v1/jobs/NAME, with %25 for %");
 }
 
 }  // namespace

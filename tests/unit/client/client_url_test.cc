@@ -59,6 +59,25 @@ TEST(ClientUrl, HasAtMost16Addresses) {
       << more.error().detail;
 }
 
+TEST(ClientUrl, HasAPercentEncodedJob) {
+  const std::pair<const char*, const char*> jobs[] = {{"a%20b", "a b"},        {"100%25", "100%"},
+                                                      {"%e2%82%AC", "\u20ac"}, {"%41%3a%7E", "A:~"},
+                                                      {"%2525", "%25"},        {"a b+c", "a b+c"}};
+  for (const auto& [written, job] : jobs) {
+    const Result<Url> url = parse_url(std::string("c10dd://h:1/") + written);
+    ASSERT_TRUE(url.has_value()) << url.error().detail;
+    EXPECT_EQ(url->job, job);
+    EXPECT_EQ(parse_url(url->text())->job, job) << url->text();
+  }
+}
+
+TEST(ClientUrl, HasALimitOfTheDecodedJob) {
+  std::string job;
+  for (int i = 0; i < 255; ++i) job += "%41";
+  EXPECT_EQ(parse_url("c10dd://h:1/" + job)->job, std::string(255, 'A'));
+  EXPECT_FALSE(parse_url("c10dd://h:1/" + job + "%41"));
+}
+
 struct BadUrl {
   const char* name;
   std::string url;
@@ -84,6 +103,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadUrl{"DeepJob", "c10dd://h:1/a/b", "job's name"},
         BadUrl{"Query", "c10dd://h:1/a?b=c", "job's name"},
         BadUrl{"ControlInJob", std::string("c10dd://h:1/a\nb"), "job's name"},
+        BadUrl{"EncodedControlInJob", "c10dd://h:1/a%0Ab", "unprintable"},
+        BadUrl{"EncodedZeroInJob", "c10dd://h:1/a%00", "unprintable"},
+        BadUrl{"EncodedDirectionInJob", "c10dd://h:1/%E2%80%AE", "unprintable"},
+        BadUrl{"EncodedIllFormedUtf8", "c10dd://h:1/%C3", "unprintable"},
+        BadUrl{"EncodedSlashInJob", "c10dd://h:1/a%2Fb", "job's name has a slash"},
+        BadUrl{"EncodedQueryInJob", "c10dd://h:1/a%3Fb", "job's name has a slash"},
+        BadUrl{"EncodedHashInJob", "c10dd://h:1/a%23b", "job's name has a slash"},
+        BadUrl{"PercentAlone", "c10dd://h:1/100%", "write %25 for a '%'"},
+        BadUrl{"PercentOneDigit", "c10dd://h:1/a%2", "write %25 for a '%'"},
+        BadUrl{"PercentNoDigits", "c10dd://h:1/a%zz", "write %25 for a '%'"},
+        BadUrl{"PercentSign", "c10dd://h:1/a%-1", "write %25 for a '%'"},
         BadUrl{"LongJob", "c10dd://h:1/" + std::string(256, 'j'), "256 bytes, limit 255"},
         BadUrl{"PortWord", "c10dd://h:http/j", "port \"http\""},
         BadUrl{"PortZero", "c10dd://h:0/j", "port \"0\""},
@@ -133,6 +163,14 @@ TEST_F(ClientEnvironment, GivesUrlRunAndRank) {
   EXPECT_EQ(launch->options.run, "r1");
   EXPECT_EQ(launch->options.rank, 3);
   EXPECT_EQ(launch->options.world_size, 4);
+}
+
+TEST_F(ClientEnvironment, EncodesTheJobThatHasAVariableOfItsOwn) {
+  variables_ = {{"C10DD_ADDR", "h:5"}, {"C10DD_JOB", "100% a%20b"}};
+  const Result<Launch> launch = read();
+  ASSERT_TRUE(launch.has_value()) << launch.error().detail;
+  EXPECT_EQ(launch->url, "c10dd://h:5/100%25 a%2520b");
+  EXPECT_EQ(parse_url(launch->url)->job, "100% a%20b");
 }
 
 TEST_F(ClientEnvironment, TakesAddressAndJobInsteadOfAUrl) {
