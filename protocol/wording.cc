@@ -47,6 +47,10 @@ std::string word_or_quoted(std::string_view name) {
   return plain ? std::string(name) : quoted_text(name);
 }
 
+std::string pid_text(std::uint64_t pid) {
+  return pid == 0 ? "pid not known" : format("pid {}", pid);
+}
+
 std::string fold(std::span<const Rank> ranks) {
   std::string text = "[";
   std::size_t ranges = 0;

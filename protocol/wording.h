@@ -2,6 +2,7 @@
 // Texts that client and daemon write for people: durations, ranks, missing keys.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,9 @@ std::string quoted_text(std::string_view text);
 /// Formats a name for a log line: as it is if it has only letters, digits and characters of
 /// "._:/@+-[],", otherwise (or if it is empty) as quoted_text() does.
 std::string word_or_quoted(std::string_view name);
+
+/// Returns "pid 7", or "pid not known" for 0: some clients do not say it.
+std::string pid_text(std::uint64_t pid);
 
 /// Formats ascending ranks as a list of ranges, such as "[17,512-519]". Writes at most
 /// limits::kMissingNamed ranges; ",..." stands for the others.

@@ -67,8 +67,9 @@ std::string sentence(const MissingRank& missing) {
   if (missing.cause == Cause::absent && missing.host.empty()) {
     return rank + " has arrived, but has not come back since the daemon loaded the job";
   }
-  const std::string who = format("{} on host {} (pid {})", rank,
-                                 printable(missing.host, limits::kNameBytes), missing.pid);
+  const std::string who =
+      format("{} on host {} ({})", rank, printable(missing.host, limits::kNameBytes),
+             pid_text(missing.pid));
   const std::string doing = printable(missing.doing, limits::kReasonBytes);
   if (missing.cause == Cause::dead) return who + " is gone: " + doing;
   std::string state = " is connected but has not arrived";
@@ -99,7 +100,7 @@ Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Durati
 
 std::string process_of(const Session* session) {
   if (session == nullptr || session->host.empty()) return "a process of an earlier launch";
-  return format("{} (pid {})", printable(session->host, limits::kNameBytes), session->pid);
+  return format("{} ({})", printable(session->host, limits::kNameBytes), pid_text(session->pid));
 }
 
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,

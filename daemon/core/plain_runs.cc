@@ -8,6 +8,7 @@
 #include "protocol/format.h"
 #include "protocol/native_wire.h"
 #include "protocol/utf8.h"
+#include "protocol/wording.h"
 
 namespace c10dd::core {
 namespace {
@@ -30,8 +31,7 @@ bool same_process(const PlainRuns::Peer& a, const PlainRuns::Peer& b) {
 }
 
 std::string describe(const PlainRuns::Peer& peer) {
-  if (peer.pid == 0) return peer.address + " (pid not known)";
-  return format("{} (pid {})", peer.address, peer.pid);
+  return format("{} ({})", peer.address, pid_text(peer.pid));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ void EventLog::write_given_up(const std::string& job, const std::string& run,
   log_warn(
       "event=wait_given_up job={} run={} peer={} pid={} cause={} seconds={:.1f} ranks={} others={} "
       "folded={} skipped={} detail={}",
-      job, run, wait.peer, wait.pid, wait.cause,
+      job, run, wait.peer, wait.pid == 0 ? "unknown" : std::to_string(wait.pid), wait.cause,
       seconds_of(wait.blocked), wait.ranks, wait.others, wait.folded, *skipped,
       Sentence{printable(wait.detail, 1024)});
 }

@@ -19,7 +19,7 @@ std::string text_of(const RendezvousPolicy& policy) {
 }
 
 std::string process_of(const GroupMember& member) {
-  return format("{} (pid {})", printable(member.host, limits::kNameBytes), member.pid);
+  return format("{} ({})", printable(member.host, limits::kNameBytes), pid_text(member.pid));
 }
 
 std::string rank_of(const GroupMember& member) {

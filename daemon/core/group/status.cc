@@ -87,8 +87,9 @@ std::string asking_members(const GroupState& group) {
   for (const auto& [id, m] : group.members()) {
     if (shown == kDescribed) break;
     if (!group.asks(m)) continue;
-    text += (shown++ == 0 ? " (" : ", ") + printable(m.host, limits::kNameBytes) + ":" +
-            std::to_string(m.pid) + (m.spare ? " (spare)" : "");
+    text += (shown++ == 0 ? " (" : ", ") + printable(m.host, limits::kNameBytes);
+    if (m.pid != 0) text += format(":{}", m.pid);
+    if (m.spare) text += " (spare)";
   }
   if (shown > 0) text += group.counts().asking > shown ? ", ...)" : ")";
   return text;

@@ -91,7 +91,10 @@ TEST_F(EventLogTest, WaitsThatAreGivenUpNameTheirProcessAndAreLimited) {
             "warning event=wait_given_up job=digits run=run-1 peer=10.0.0.1 pid=17 cause=cancelled "
             "seconds=6.2 ranks=[3] others=2 folded=1 skipped=0 "
             "detail=\"1 of 1 keys not found: /a\"\n");
-  for (unsigned i = 1; i < 3 * LogPace::kLines; ++i) log_.write("digits", "run-1", wait);
+  core::WaitGivenUp of_old_client = wait;
+  of_old_client.pid = 0;
+  EXPECT_NE(line_of(of_old_client).find(" pid=unknown "), std::string::npos);
+  for (unsigned i = 2; i < 3 * LogPace::kLines; ++i) log_.write("digits", "run-1", wait);
   EXPECT_LT(std::ranges::count(logged(), '\n'), 2 * LogPace::kLines);
 }
 

@@ -69,6 +69,11 @@ TEST(Printable, HasNoControlCharactersAndNoChangesOfDirection) {
   EXPECT_EQ(printable("\u00fc \u05d0 \U0001f600", kAll), "\u00fc \u05d0 \U0001f600");
 }
 
+TEST(PidText, SaysSoIfThePidIsNotKnown) {
+  EXPECT_EQ(pid_text(7), "pid 7");
+  EXPECT_EQ(pid_text(0), "pid not known");
+}
+
 TEST(WordOrQuoted, LeavesPlainWordsAndQuotesTheRest) {
   for (const char* plain : {"digits", "a.b_c:d/e@f+g-h", "[::1]:29500", "[0-2,7]"}) {
     EXPECT_EQ(word_or_quoted(plain), plain);
