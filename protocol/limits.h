@@ -16,6 +16,9 @@ inline constexpr std::size_t kListElements = 1'048'576;      // elements of any 
 inline constexpr std::size_t kFrameBytes = 16 * 1024 * 1024 + 64 * 1024;
 inline constexpr std::size_t kTcpStoreMessageBytes = 64 * 1024 * 1024;  // also of a list of keys
 inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // size of frames before a session opens
+// Of servers of other projects: one reply, and one text of theirs in an error or a log.
+inline constexpr std::size_t kForeignReplyBytes = 64 * 1024 * 1024;
+inline constexpr std::size_t kForeignTextBytes = 512;
 inline constexpr std::size_t kCredentialBytes = 8 * 1024;
 inline constexpr std::size_t kNameBytes = 255;  // job, run, group, host names
 inline constexpr std::size_t kNameShown = 128;  // of a job, run or endpoint in an error

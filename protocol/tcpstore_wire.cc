@@ -3,8 +3,10 @@
 // functions read this table.
 #include "protocol/tcpstore_wire.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "protocol/format.h"
@@ -366,17 +368,40 @@ class ReplyFields {
   }
   std::string_view text() {
     const auto length = number<std::uint64_t>();
+    if (length > limits::kForeignReplyBytes || at_ + length > limits::kForeignReplyBytes) {
+      excess_ = length;
+    }
     complete_ = complete_ && in_.size() - at_ >= length;
     if (!complete_) return {};
     at_ += length;
     return in_.substr(at_ - length, length);
   }
+  /// Returns the length of a text that makes the reply too large; 0: none does.
+  std::uint64_t excess() const { return excess_; }
 
  private:
   std::string_view in_;
   std::size_t at_ = 0;
+  std::uint64_t excess_ = 0;
   bool complete_ = true;
 };
+
+/// Returns the greatest number that a server replies to an operation. The least one is 0, but for
+/// those with all numbers.
+std::int64_t greatest_number(Query query) {
+  switch (query) {
+    case Query::check:
+    case Query::wait:
+    case Query::cancel_wait:  // the reply may be that to the wait
+      return std::max(kNotReady, kWaitCancelled);
+    case Query::watch_key:
+      return kKeyWatched;
+    case Query::barrier:
+      return kReady;
+    default:
+      return std::numeric_limits<std::int64_t>::max();
+  }
+}
 
 }  // namespace
 
@@ -403,15 +428,24 @@ Result<std::optional<ServerReply>> cut_reply(std::string_view in, Query query, s
   if (form == ReplyForm::texts) texts = keys;
   if (form == ReplyForm::number || form == ReplyForm::keys || form == ReplyForm::popped) {
     reply.number = fields.number<std::int64_t>();
-    const bool counts = form != ReplyForm::number;
-    if (counts && reply.number < 0) {
-      return failure(Code::malformed, "{}: the reply has a count of {}", name_of(query),
-                     reply.number);
-    }
     if (form == ReplyForm::keys) texts = static_cast<std::uint64_t>(reply.number);
     if (form == ReplyForm::popped) texts = reply.number > 0 ? 1 : 0;
   }
+  const std::int64_t least = query == Query::add ? std::numeric_limits<std::int64_t>::min() : 0;
+  if (reply.number < least || reply.number > greatest_number(query)) {
+    return failure(Code::malformed, "unexpected reply to {}: got the number {}, expected {} to {}",
+                   name_of(query), reply.number, least, greatest_number(query));
+  }
+  if (texts > limits::kKeysPerJob) {
+    return failure(Code::too_large, "the reply to {} has {} texts, limit {}", name_of(query), texts,
+                   limits::kKeysPerJob);
+  }
   for (; texts > 0 && fields.complete(); --texts) reply.texts.push_back(fields.text());
+  if (fields.excess() > 0) {
+    return failure(Code::too_large,
+                   "the reply to {} has {} bytes and a text of {}, limit {} in all", name_of(query),
+                   fields.size(), fields.excess(), limits::kForeignReplyBytes);
+  }
   if (!fields.complete()) return std::optional<ServerReply>();
   reply.size = fields.size();
   return std::optional(std::move(reply));

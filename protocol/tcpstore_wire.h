@@ -172,7 +172,9 @@ struct ServerReply {
 
 /// Returns the reply at the start of `in` to an operation; `keys` is the number of keys of a
 /// multi_get. Returns nothing if the reply is incomplete. Must not be called for an operation that
-/// gets no reply. Fails with malformed if no server sends these bytes.
+/// gets no reply. Fails with malformed if no server sends these bytes, and with too_large, as soon
+/// as the length is there, if the reply has more than limits::kForeignReplyBytes or
+/// limits::kKeysPerJob texts.
 Result<std::optional<ServerReply>> cut_reply(std::string_view in, Query query,
                                              std::size_t keys = 0);
 

@@ -2,6 +2,8 @@
 // Checks UTF-8 by the table of RFC 3629, section 4.
 #include "protocol/utf8.h"
 
+#include <algorithm>
+
 #include "protocol/limits.h"
 
 namespace c10dd {
@@ -73,5 +75,20 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
 }
 
 std::string printable_name(std::string_view name) { return printable(name, limits::kNameBytes); }
+
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    out += printable(line, line.size());
+    if (line.size() < text.size()) out += '\n';
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return out;
+}
+
+std::string foreign_text(std::string_view text) {
+  return printable(text, limits::kForeignTextBytes);
+}
 
 }  // namespace c10dd

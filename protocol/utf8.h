@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks strings from clients, and makes them printable for metrics, logs and JSON. A single byte
-// that is not UTF-8 makes a whole scrape of the metrics fail.
+// Checks strings from clients and servers, and makes them printable for metrics, logs, terminals
+// and JSON. A single byte that is not UTF-8 makes a whole scrape of the metrics fail, and an escape
+// sequence changes what a terminal shows.
 #pragma once
 
 #include <string>
@@ -18,5 +19,10 @@ bool is_utf8(std::string_view text);
 std::string printable(std::string_view text, std::size_t max_bytes);
 /// Returns a name with limits::kNameBytes at most.
 std::string printable_name(std::string_view name);
+/// Returns `text` as printable() does, but keeps the ends of its lines.
+std::string printable_lines(std::string_view text);
+/// Returns a text of a server of another project, for an error or a log, with
+/// limits::kForeignTextBytes at most.
+std::string foreign_text(std::string_view text);
 
 }  // namespace c10dd

@@ -264,9 +264,34 @@ TEST(TcpStoreWire, ReturnsEveryReplyAsItWas) {
   expect(Query::list_keys, bytes_of("0100000000000000 0200000000000000 \"/k\""), 1, {"/k"});
   expect(Query::queue_pop, bytes_of("0000000000000000"), 0, {});
   expect(Query::queue_pop, bytes_of("0200000000000000 0100000000000000 \"i\""), 2, {"i"});
-  EXPECT_FALSE(cut_reply(bytes_of("FFFFFFFFFFFFFFFF"), Query::queue_pop));
   EXPECT_FALSE(has_reply(Query::set));
   EXPECT_TRUE(has_reply(Query::barrier));
+}
+
+TEST(TcpStoreWire, RefusesAReplyThatNoServerSends) {
+  const auto refusal = [](Query query, std::string_view digits) {
+    const auto reply = cut_reply(bytes_of(digits), query, 2);
+    return reply ? "taken" : std::string(name_of(reply.error().code));
+  };
+  for (const Query query : {Query::check, Query::wait, Query::cancel_wait}) {
+    EXPECT_EQ(refusal(query, "02"), "malformed") << name_of(query);
+  }
+  EXPECT_EQ(refusal(Query::watch_key, "03"), "taken");
+  EXPECT_EQ(refusal(Query::watch_key, "04"), "malformed");
+  EXPECT_EQ(refusal(Query::barrier, "01"), "malformed");
+  for (const Query query : {Query::count_keys, Query::remove, Query::queue_length, Query::queue_pop,
+                            Query::list_keys}) {
+    EXPECT_EQ(refusal(query, "FFFFFFFFFFFFFFFF"), "malformed") << name_of(query);
+  }
+  const std::string_view largest = "0000000400000000";  // 64 MiB, and not one byte of it
+  for (const Query query : {Query::get, Query::compare_set}) {
+    EXPECT_EQ(refusal(query, "F8FFFF0300000000"), "taken") << "its length has 8 bytes, too";
+    EXPECT_EQ(refusal(query, largest), "too_large");
+    EXPECT_EQ(refusal(query, "FFFFFFFFFFFFFFFF"), "too_large");
+  }
+  EXPECT_EQ(refusal(Query::multi_get, "0100000000000000 \"v\" F0FFFF0300000000"), "too_large");
+  EXPECT_EQ(refusal(Query::list_keys, "0000400000000000"), "taken");
+  EXPECT_EQ(refusal(Query::list_keys, "0100400000000000"), "too_large");
 }
 
 }  // namespace
