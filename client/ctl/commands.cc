@@ -16,6 +16,7 @@
 #include "protocol/exit_codes.h"
 #include "protocol/format.h"
 #include "protocol/json_text.h"
+#include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::ctl {
@@ -266,7 +267,10 @@ Outcome move(const Arguments& of) {
 Outcome run(const Arguments& arguments) {
   static const std::map<std::string, std::function<Outcome(const Arguments&)>> commands = {
       {"status", status}, {"daemons", daemons}, {"jobs", jobs}, {"job", job}, {"move", move}};
-  return commands.at(arguments.command)(arguments);
+  Outcome outcome = commands.at(arguments.command)(arguments);
+  outcome.output = printable_lines(outcome.output);
+  outcome.error = printable_lines(outcome.error);
+  return outcome;
 }
 
 }  // namespace c10dd::ctl

@@ -14,7 +14,8 @@ struct Outcome {
   std::string error;   ///< for standard error; lines without the name of the program
 };
 
-/// Asks the daemons, and blocks until they have replied or their time is over.
+/// Asks the daemons, and blocks until they have replied or their time is over. The texts are
+/// printable, whatever the daemons have sent.
 Outcome run(const Arguments& arguments);
 
 }  // namespace c10dd::ctl

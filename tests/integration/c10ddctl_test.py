@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """c10ddctl, as an operator calls it, against daemons alone and in a fleet."""
 import contextlib
+import http.server
 import json
 import os
 import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -134,6 +136,33 @@ class OfAFleet(Fleet):
             self.assertIn("state_rolled_back", error, words)
 
 
+class HttpPage:
+    """A server that answers each request with one page."""
+
+    def __init__(self, status, page):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                body = page.encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = "127.0.0.1:%d" % self.server.server_address[1]
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
 class Alone(unittest.TestCase):
     def test_a_daemon_without_a_fleet(self):
         with Daemon() as daemon, contextlib.closing(Wire(daemon.address)) as client:
@@ -161,6 +190,17 @@ class Alone(unittest.TestCase):
             code, _, error = ctl("--daemon", "127.0.0.1:%d" % silent.getsockname()[1], "--timeout", "0.3", "jobs")
         self.assertEqual(75, code)
         self.assertIn("nothing came for 0.3 s", error)
+
+    def test_escapes_of_what_answers_are_not_shown(self):
+        red = "\\u001b[31mred\\u009b"
+        for status, page in ((200, '{"daemons": [{"addresses": ["%s"], "version": "%s"}], "problem": "%s"}'),
+                             (200, '{"daemons": 7, "problem": "%s\x1b%s%s"}'),
+                             (500, '{"error": {"detail": "%s%s%s"}}'), (500, "\x1b[31mred%s%s%s\x1b")):
+            with HttpPage(status, page % (red, red, red)) as server:
+                for words in (("daemons",), ("daemons", "-o", "json"), ("job", "j"), ("status",)):
+                    _, out, error = ctl("--daemon", server.address, *words)
+                    for character in ("\x1b", "\x9b"):
+                        self.assertNotIn(character, out + error, (page, words))
 
     def test_bad_command_lines(self):
         for words, text in ((("jobz",), 'unknown command "jobz"; did you mean "jobs"?'),
