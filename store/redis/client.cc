@@ -2,6 +2,7 @@
 #include "store/redis/client.h"
 
 #include "protocol/format.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::store {
 namespace {
@@ -56,7 +57,7 @@ Result<void> RedisClient::check_server() {
                    "of several jobs; use one master, with replicas if you like",
                    where());
   }
-  server_ = info_line(info->text, "run_id");
+  server_ = foreign_text(info_line(info->text, "run_id"));
   return {};
 }
 
@@ -77,7 +78,7 @@ Result<void> RedisClient::log_in() {
   if (reply->kind != Kind::error) return unexpected("AUTH", *reply);
   const bool full = reply->is_error("ERR max number of clients");
   return failure(full ? Code::unavailable : Code::permission_denied,
-                 where() + reply->text.substr(0, reply->text.find(',')) +
+                 where() + foreign_text(reply->text.substr(0, reply->text.find(','))) +
                      (full ? "" : "; check the user and password in the URL of the engine"));
 }
 
@@ -92,10 +93,10 @@ Result<RedisReply> RedisClient::call(std::initializer_list<std::string_view> arg
   if (reply->kind != Kind::error) return reply;
   if (reply->is_error("NOAUTH")) {
     return failure(Code::permission_denied,
-                   where() + reply->text + "; use redis://:PASSWORD@host:port");
+                   where() + foreign_text(reply->text) + "; use redis://:PASSWORD@host:port");
   }
   return failure(reply->is_error("NOPERM") ? Code::permission_denied : Code::unavailable,
-                 where() + reply->text);
+                 where() + foreign_text(reply->text));
 }
 
 bool RedisClient::send(std::string_view commands) {
@@ -113,7 +114,7 @@ Result<RedisReply> RedisClient::receive() {
 
 std::string RedisClient::setting(std::string_view name) {
   Result<RedisReply> reply = call({"CONFIG", "GET", name});
-  return reply && reply->is_array(2) ? reply->items[1].text : std::string();
+  return reply && reply->is_array(2) ? foreign_text(reply->items[1].text) : std::string();
 }
 
 std::string RedisClient::where() const {
@@ -132,7 +133,7 @@ Failure RedisClient::drop(const std::string& cause) {
 
 Failure RedisClient::unexpected(const std::string& what, const RedisReply& reply) {
   return drop("unexpected reply to " + what +
-              (reply.kind == Kind::error ? ": " + reply.text : std::string()));
+              (reply.kind == Kind::error ? ": " + foreign_text(reply.text) : std::string()));
 }
 
 }  // namespace c10dd::store

@@ -39,7 +39,7 @@ class RedisClient {
   /// Receives the reply to the next command that was sent. Fails if the connection is lost.
   Result<RedisReply> receive();
 
-  /// Returns a setting of the server; empty if the server does not return it.
+  /// Returns a setting of the server, printable; empty if the server does not return it.
   std::string setting(std::string_view name);
 
   /// Returns "redis: host:port: ", for the beginning of error texts.

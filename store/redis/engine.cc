@@ -19,6 +19,7 @@
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/parse.h"
+#include "protocol/utf8.h"
 #include "store/engines.h"
 #include "store/job_head.h"
 #include "store/redis/client.h"
@@ -108,7 +109,7 @@ class RedisEngine final : public Engine {
                        redis_process(process_), terms.state.key, terms.state.value, terms.entry.key,
                        terms.entry.value, owner, beats, starts});
     if (!claimed) return claimed.error();
-    if (claimed->is_array(1)) return refused_claim(job, claimed->items[0].text);
+    if (claimed->is_array(1)) return refused_claim(job, *claimed, claimed->items[0].text);
     if (!claimed->is_array(3)) return client_->unexpected("a claim", *claimed);
     if (claimed->items[0].text == "held") {
       const auto holder = parse_redis_owner(claimed->items[1].text);
@@ -325,15 +326,16 @@ class RedisEngine final : public Engine {
         client_->call({"EVAL", kRedisDirectoryScript, "3", head_key(0), rows_key(0),
                        redis_jobs_key(client_->address().prefix)});
     if (!opened) return opened.error();
-    if (opened->text == "head") return refused_claim(0, "head");
+    if (opened->text == "head") return refused_claim(0, *opened, "head");
     Claim claim;
     if (!opened->number(claim.revision)) return client_->unexpected("a claim", *opened);
     return ClaimReply(std::move(claim));
   }
 
-  Result<ClaimReply> refused_claim(JobNumber job, std::string_view why) {
+  Result<ClaimReply> refused_claim(JobNumber job, const RedisReply& reply, std::string_view why) {
     if (why == "gone") return ClaimReply(Gone{});
     if (why == "witness") return no_witness(job);
+    if (why != "head") return client_->unexpected("a claim", reply);
     return failure(Code::malformed,
                    "{}job {} was claimed before, but has no head in {}: it was erased or evicted; "
                    "restore the server from a copy, or remove the job",
@@ -342,21 +344,26 @@ class RedisEngine final : public Engine {
 
   Result<void> check_format() {
     const std::string key = client_->address().prefix + ":format";
-    if (Result<RedisReply> made = client_->call({"SET", key, kFormat, "NX"}); !made)
-      return made.error();
+    Result<RedisReply> made = client_->call({"SET", key, kFormat, "NX"});
+    if (!made) return made.error();
+    if (made->kind != Kind::status && made->kind != Kind::nil) {
+      return client_->unexpected("SET " + key, *made);
+    }
     Result<RedisReply> found = client_->call({"GET", key});
     if (!found) return found.error();
     if (!found->is_bytes()) return client_->unexpected("GET " + key, *found);
     if (found->text == kFormat) return {};
     if (found->text == kOlderFormat) {
       const Result<RedisReply> raised = client_->call({"SET", key, kFormat});
-      return raised ? Result<void>() : raised.error();
+      if (!raised) return raised.error();
+      return raised->kind == Kind::status ? Result<void>()
+                                          : client_->unexpected("SET " + key, *raised);
     }
     return failure(
         Code::version_unsupported,
         "{}the format in {} is {}, this daemon knows format {}; start the daemon that wrote it, or "
         "choose another prefix",
-        client_->where(), key, found->text.substr(0, 20), kFormat);
+        client_->where(), key, foreign_text(found->text.substr(0, 20)), kFormat);
   }
 
   /// Encodes a call of the commit script for each job.

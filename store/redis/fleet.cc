@@ -43,22 +43,19 @@ class RedisFleet final : public Fleet {
     const Result<RedisReply> removed =
         client_->call({"EVAL", kRedisLeaveScript, "1", redis_fleet_key(prefix()),
                        redis_process(process), std::to_string(beats)});
-    if (!removed) return removed.error();
-    return {};
+    return done("a removal from the fleet", removed);
   }
 
   Result<void> report_rollback(std::string_view what) override {
     const Result<RedisReply> told =
         client_->call({"HSETNX", redis_pulse_key(prefix()), "rolled_back", what});
-    if (!told) return told.error();
-    return {};
+    return done("HSETNX", told);
   }
 
   Result<void> accept_rollback(const Bytes& incarnation) override {
     const Result<RedisReply> accepted =
         client_->call({"EVAL", kRedisAcceptScript, "1", redis_pulse_key(prefix()), incarnation});
-    if (!accepted) return accepted.error();
-    return {};
+    return done("an acceptance", accepted);
   }
 
   /// Asks for all owners in one write for each kOwnersAtOnce jobs.
@@ -89,6 +86,20 @@ class RedisFleet final : public Fleet {
  private:
   const std::string& prefix() const { return client_->address().prefix; }
 
+  /// Fails if there is no reply, or if it is no integer.
+  Result<void> done(const std::string& what, const Result<RedisReply>& reply) {
+    if (!reply) return reply.error();
+    if (reply->kind != Kind::integer) return client_->unexpected(what, *reply);
+    return {};
+  }
+
+  /// Returns whether all parts of the reply to a heartbeat have their types.
+  static bool is_reading(const RedisReply& reply) {
+    return reply.is_array(6) && reply.items[0].is_bytes() && reply.items[2].kind == Kind::array &&
+           reply.items[2].items.size() % 2 == 0 && reply.items[4].is_bytes() &&
+           reply.items[5].is_bytes();
+  }
+
   Result<FleetReading> beat(std::uint64_t process, std::string_view facts) {
     Result<RedisReply> reply = client_->call(
         {"EVAL", kRedisBeatScript, "4", redis_fleet_key(prefix()), redis_head_key(prefix(), 0),
@@ -103,8 +114,8 @@ class RedisFleet final : public Fleet {
           client_->where(), limits::kDaemons, limits::kDaemons, redis_fleet_key(prefix()));
     }
     FleetReading fleet;
-    if (!reply->is_array(6) || !reply->items[1].number(fleet.directory) ||
-        reply->items[2].items.size() % 2 != 0 || !reply->items[3].number(fleet.pulse)) {
+    if (!is_reading(*reply) || !reply->items[1].number(fleet.directory) ||
+        !reply->items[3].number(fleet.pulse)) {
       return client_->unexpected("a heartbeat", *reply);
     }
     fleet.incarnation = std::move(reply->items[0].text);

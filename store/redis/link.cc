@@ -2,38 +2,17 @@
 // hiredis parses the replies; RedisSocket sends and receives.
 #include "store/redis/link.h"
 
-#include <hiredis/hiredis.h>
-
 #include <array>
 #include <utility>
 
-#include "protocol/format.h"
+#include "protocol/hiredis_reader.h"
 #include "protocol/parse.h"
 #include "store/redis/socket.h"
 
 namespace c10dd::store {
 namespace {
 
-constexpr int kReplyElements = 1024 * 1024;
-
-struct Free {
-  void operator()(redisReply* reply) const { freeReplyObject(reply); }
-  void operator()(redisReader* reader) const { redisReaderFree(reader); }
-};
-
-/// Returns a copy of `standard`, the functions with which hiredis makes replies. In the copy,
-/// createArray() refuses an array longer than kReplyElements, and allocates no memory for it.
-redisReplyObjectFunctions* bounded(const redisReplyObjectFunctions& standard) {
-  static const auto create = standard.createArray;
-  static redisReplyObjectFunctions functions = [&standard] {
-    redisReplyObjectFunctions copy = standard;
-    copy.createArray = [](const redisReadTask* task, int elements) -> void* {
-      return elements > kReplyElements ? nullptr : create(task, elements);
-    };
-    return copy;
-  }();
-  return &functions;
-}
+constexpr std::size_t kReplyElements = 1024 * 1024;
 
 RedisReply::Kind kind_of(int type) {
   switch (type) {
@@ -67,31 +46,24 @@ RedisReply copy_of(const redisReply& reply) {
 
 class HiredisLink final : public RedisLink {
  public:
-  explicit HiredisLink(RedisSocket socket)
-      : socket_(std::move(socket)), reader_(redisReaderCreate()) {
-    if (!reader_) throw std::bad_alloc();
-    reader_->fn = bounded(*reader_->fn);
-  }
+  explicit HiredisLink(RedisSocket socket) : socket_(std::move(socket)), reader_(kReplyElements) {}
 
   Result<void> send(std::string_view bytes) override { return socket_.send(bytes); }
 
   Result<RedisReply> receive(std::size_t bytes_max) override {
-    void* reply = nullptr;
-    while (redisReaderGetReply(reader_.get(), &reply) == REDIS_OK && !reply) {
-      if (reader_->len > bytes_max) {
-        return failure(Code::unavailable, "reply longer than the limit of {} bytes", bytes_max);
-      }
+    while (true) {
+      const Result<HiredisReply> reply = reader_.next(bytes_max);
+      if (!reply) return failure(Code::unavailable, reply.error().detail);
+      if (*reply) return copy_of(**reply);
       const Result<std::size_t> received = socket_.receive(buffer_);
       if (!received) return received.error();
-      redisReaderFeed(reader_.get(), buffer_.data(), *received);
+      reader_.feed({buffer_.data(), *received});
     }
-    if (!reply) return failure(Code::unavailable, reader_->errstr);
-    return copy_of(*std::unique_ptr<redisReply, Free>(static_cast<redisReply*>(reply)));
   }
 
  private:
   RedisSocket socket_;
-  std::unique_ptr<redisReader, Free> reader_;
+  HiredisReader reader_;
   std::array<char, 16 * 1024> buffer_;
 };
 

@@ -49,8 +49,8 @@ class RedisLink {
   virtual Result<void> send(std::string_view bytes) = 0;
 
   /// Returns the next reply, which may be an error reply. Fails if the server is silent for
-  /// `patience`, breaks the protocol or sends more than `bytes_max`. Allocates no memory for a
-  /// string before its bytes arrive.
+  /// `patience`, breaks the protocol, or sends a reply of more than `bytes_max` or of too many
+  /// elements. Allocates no memory for a string before its bytes arrive.
   virtual Result<RedisReply> receive(std::size_t bytes_max) = 0;
 };
 

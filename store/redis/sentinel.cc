@@ -2,6 +2,7 @@
 // Asks Sentinels, one after the other, which server is the master.
 #include "protocol/format.h"
 #include "protocol/parse.h"
+#include "protocol/utf8.h"
 #include "store/redis/client.h"
 
 namespace c10dd::store {
@@ -28,8 +29,11 @@ Result<RedisReply> ask(const RedisAddress& address, const std::string& host, std
   }
   Result<RedisReply> reply = (*link)->receive(64 * 1024);
   if (!reply || reply->kind != Kind::error) return reply;
-  return failure(Code::permission_denied, "{}", reply->text.substr(0, 200));
+  return failure(Code::permission_denied, "{}", foreign_text(reply->text));
 }
+
+/// Returns whether the text may be the name or address of a host.
+bool is_host(std::string_view text) { return !text.empty() && printable_name(text) == text; }
 
 }  // namespace
 
@@ -45,7 +49,7 @@ Result<void> find_redis_master(RedisAddress& address, Duration patience) {
     }
     const auto number =
         reply->is_array(2) ? parse_number<std::uint16_t>(reply->items[1].text) : std::nullopt;
-    if (number && reply->items[0].is_bytes()) {
+    if (number && reply->items[0].is_bytes() && is_host(reply->items[0].text)) {
       address.host = reply->items[0].text;
       address.port = *number;
       return {};

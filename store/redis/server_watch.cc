@@ -3,6 +3,7 @@
 // settings of that one.
 #include "store/server_watch.h"
 
+#include "protocol/utf8.h"
 #include "store/engines.h"
 #include "store/redis/client.h"
 
@@ -52,12 +53,14 @@ class RedisServerWatch final : public ServerWatch {
     const std::string key = redis_probe_key(client.address().prefix);
     const Result<RedisReply> digest = client.call({"SCRIPT", "LOAD", kRedisProbeScript});
     if (!digest) return digest.error();
+    if (!digest->is_bytes()) return client.unexpected("SCRIPT LOAD", *digest);
     for (const auto& [verb, script] :
          {std::pair<std::string_view, std::string_view>("EVAL", kRedisProbeScript),
           {"EVALSHA", digest->text}}) {
       const Result<RedisReply> ran = client.call({verb, script, "1", key});
       if (!ran) return ran.error();
       if (ran->is_array(2)) return refused(client, ran->items[0].text, ran->items[1].text);
+      if (!ran->is_array(0)) return client.unexpected("the probe of the commands", *ran);
     }
     return {};
   }
@@ -66,10 +69,13 @@ class RedisServerWatch final : public ServerWatch {
   static Failure refused(const RedisClient& client, const Bytes& command, const Bytes& error) {
     const bool denied =
         error.find("NOPERM") != Bytes::npos || error.find("can't run this command") != Bytes::npos;
-    if (!denied) return failure(Code::unavailable, "{}{}: {}", client.where(), command, error);
+    if (!denied) {
+      return failure(Code::unavailable, "{}{}: {}", client.where(), foreign_text(command),
+                     foreign_text(error));
+    }
     return failure(Code::permission_denied,
                    "{}the user of the engine may not run {}; allow it with ACL SETUSER",
-                   client.where(), command);
+                   client.where(), foreign_text(command));
   }
 
   RedisAddress address_;

@@ -40,6 +40,7 @@ std::optional<std::string> take_command(std::string& input) {
 
 const std::map<std::string, std::string>& good_answers() {
   static const std::map<std::string, std::string> replies{
+      {"AUTH", "+OK\r\n"},
       {"ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"},
       {"INFO", "$48\r\n# Server\r\nrun_id:0123456789\r\ncluster_enabled:0\r\n\r\n"},
       {"CONFIG", "*2\r\n$1\r\na\r\n$3\r\nyes\r\n"},

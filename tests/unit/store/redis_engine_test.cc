@@ -3,7 +3,10 @@
 // scripts, restarts, is set up weakly, or answers nonsense.
 #include <gtest/gtest.h>
 
+#include "protocol/utf8.h"
+#include "store/engines.h"
 #include "store/redis/commands.h"
+#include "store/server_watch.h"
 #include "tests/unit/store/engine_home.h"
 #include "tests/unit/store/fake_redis.h"
 #include "tests/unit/store/redis_server.h"
@@ -393,6 +396,66 @@ TEST(RedisEngine, TrustsNoOtherReplyOfAnotherShape) {
   EXPECT_TRUE(engine->confirm(std::vector<Ownership>{{1, 1}}).at(0) == Outcome::durable &&
               engine->claim(1) && engine->jobs() && engine->load(1, [](const Row&) {}))
       << "the fake is good where it is not told otherwise";
+}
+
+bool is_printable(const Failure& why) {
+  return !why.detail.empty() && printable(why.detail, why.detail.size()) == why.detail;
+}
+
+TEST(RedisEngine, ShowsNoEscapesOfAServer) {
+  const std::string red = "\x1b[31mred\xC2\x9B";
+  for (const std::string command :
+       {"ROLE", "INFO", "SCRIPT", "SET", "GET", "EVAL", "SMEMBERS", "AUTH"}) {
+    FakeRedis server(Replies{{command, "-ERR " + red + "\r\n"}});
+    const bool logs_in = command == "AUTH";
+    auto engine =
+        open_engine("redis://" + std::string(logs_in ? ":p@" : "") + server.url().substr(8));
+    const Failure why = !engine             ? engine.error()
+                        : command == "EVAL" ? (*engine)->claim(1).error()
+                                            : (*engine)->jobs().error();
+    EXPECT_NE(why.detail.find("red"), std::string::npos) << command;
+    EXPECT_TRUE(is_printable(why)) << command << why.detail;
+  }
+  FakeRedis other(Replies{{"GET", "$5\r\n\x1b[31m\r\n"}});
+  EXPECT_TRUE(is_printable(open_engine(other.url()).error()));
+  FakeRedis sentinel(Replies{{"SENTINEL", "*2\r\n$5\r\n\x1b[31m\r\n$4\r\n6379\r\n"}});
+  const auto engine = open_engine("redis+sentinel://" + sentinel.url().substr(8) + "/m");
+  EXPECT_NE(engine.error().detail.find("unexpected reply"), std::string::npos);
+  EXPECT_TRUE(is_printable(engine.error()));
+}
+
+TEST(RedisEngine, RefusesAReplyAtItsLimitAlsoIfItsElementsAreSmall) {
+  std::string reply = "*1000000\r\n";
+  for (int n = 0; n < 1'000'000; ++n) reply += "$16\r\nabcdefghijklmnop\r\n";
+  FakeRedis server(Replies{{"EVAL", reply}});
+  const auto engine = open_engine(server.url()).value();
+  const Failure why = engine->claim(1).error();
+  EXPECT_NE(why.detail.find("bytes, limit 16777216"), std::string::npos) << why.detail;
+}
+
+TEST(RedisEngine, TrustsNoHeartbeatAndNoProbeOfAnotherShape) {
+  const std::string end = "$1\r\n0\r\n$0\r\n\r\n$0\r\n\r\n";
+  const std::vector<std::string> heartbeats = {
+      "*6\r\n:7\r\n$1\r\n0\r\n*0\r\n" + end,
+      "*6\r\n$1\r\ni\r\n$1\r\n0\r\n:7\r\n" + end,
+      "*6\r\n$1\r\ni\r\n$1\r\n0\r\n*1\r\n$1\r\nx\r\n" + end,
+      ":1\r\n",
+      "*0\r\n",
+      "-ERR \x1b[31m\r\n"};
+  for (const std::string& reply : heartbeats) {
+    FakeRedis server(Replies{{"EVAL", reply}});
+    const auto fleet = open_redis_fleet(server.url(), std::chrono::seconds(2)).value();
+    const auto read = fleet->read();
+    ASSERT_FALSE(read) << reply;
+    EXPECT_EQ(read.error().code, Code::unavailable);
+    EXPECT_TRUE(is_printable(read.error()));
+  }
+  for (const std::string reply : {":1\r\n", "+OK\r\n", "*2\r\n$4\r\nHSET\r\n$5\r\n\x1b[31m\r\n"}) {
+    FakeRedis server(Replies{{"EVAL", reply}});
+    const auto state = watch_redis_server(server.url())->look();
+    ASSERT_FALSE(state) << reply;
+    EXPECT_TRUE(is_printable(state.error()));
+  }
 }
 
 TEST(RedisEngine, FailsToLoadWhatDoesNotAddUp) {
