@@ -60,6 +60,7 @@ Result<void> Stream::send(std::string_view bytes, Time end) {
 Result<bool> Stream::receive(Bytes& in, Time end) {
   const std::size_t before = in.size();
   while (true) {
+    if (std::chrono::steady_clock::now() >= end) return false;
     in.resize(before + kReceiveBytes);
     const ssize_t got = ::recv(socket_.get(), in.data() + before, kReceiveBytes, 0);
     const int error = errno;

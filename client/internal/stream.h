@@ -24,8 +24,9 @@ class Stream {
 
   /// Sends all bytes.
   Result<void> send(std::string_view bytes, Time end);
-  /// Appends at least one byte to `in`. Returns false if no byte came until `end`. Fails if the
-  /// server has closed the connection.
+  /// Appends at least one byte to `in`. Returns false if no byte came until `end`, and always after
+  /// `end`, so that a server that never stops sending ends no loop late. Fails if the server has
+  /// closed the connection.
   Result<bool> receive(Bytes& in, Time end);
 
   /// Returns whether the connection is open and no byte waits to be received.

@@ -30,7 +30,8 @@ inline Clock::time_point reply_end(Clock::time_point end) {
 
 /// Has a connection for each call that is made at the same time. Link has
 ///   is_usable()  whether the next call may use the connection
-///   is_lost()    whether the connection was lost, so that the outcome of a request is unknown
+///   is_lost()    whether the connection was lost, so that the outcome of a request is unknown:
+///                it has ended, or what came is not the reply to the request
 /// A failure with code unavailable is repeated, unless it is a change on a lost connection.
 /// Thread-safe.
 template <class Link>
@@ -63,6 +64,12 @@ class ServerLinks {
   }
 
  private:
+  /// Returns the failure with the name of the server before its text, unless that has it.
+  Failure named(Failure reason) const {
+    if (!reason.detail.starts_with(server_)) reason.detail = server_ + ": " + reason.detail;
+    return reason;
+  }
+
   template <class Ask>
   std::invoke_result_t<Ask, Link&> run(Clock::time_point end, bool changes, const Ask& ask) {
     const Clock::time_point begin = Clock::now();
@@ -74,13 +81,15 @@ class ServerLinks {
         auto result = ask(**link);
         const bool lost = (*link)->is_lost();
         give_back(std::move(*link));
-        if (result || result.error().code != Code::unavailable) return result;
+        if (result) return result;
         reason = result.error();
         if (changes && lost) return unknown(reason);
+        if (lost && reason.code != Code::unavailable) return named(reason);
+        if (reason.code != Code::unavailable) return result;
       } else {
         reason = link.error();
         if (reason.code != Code::unavailable && reason.code != Code::not_found) {
-          return failure(reason.code, "{}: {}", server_, reason.detail);
+          return named(reason);
         }
       }
       const Clock::time_point next = Clock::now() + backoff.next();

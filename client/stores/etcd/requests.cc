@@ -32,39 +32,95 @@ std::string fields_of(const Range& keys) {
   return fields;
 }
 
-const json::value* find(const json::value& in, std::string_view name) {
-  const json::object* object = in.if_object();
-  return object != nullptr ? object->if_contains(name) : nullptr;
+Failure unexpected(std::string_view field, std::string_view expected) {
+  return failure(Code::malformed,
+                 "unexpected reply of etcd: the field {} is not {}; check that an etcd server is "
+                 "there, and no proxy that changes its replies",
+                 field, expected);
 }
 
-const json::array& array_at(const json::value& in, std::string_view name) {
-  static const json::array none;
-  const json::value* found = find(in, name);
-  return found != nullptr && found->is_array() ? found->get_array() : none;
+Result<const json::object*> object_at(const json::object& in, std::string_view name) {
+  const json::value* found = in.if_contains(name);
+  if (found != nullptr && found->is_object()) return &found->get_object();
+  return unexpected(name, "an object");
 }
 
-/// Returns an integer, which the gateway writes as a text.
-std::int64_t number_at(const json::value& in, std::string_view name) {
-  const json::value* found = find(in, name);
-  if (found == nullptr || !found->is_string()) return 0;
-  return parse_number<std::int64_t>(std::string_view(found->get_string())).value_or(0);
+/// Returns the objects of a list, which is missing if it is empty.
+Result<std::vector<const json::object*>> objects_at(const json::object& in, std::string_view name) {
+  std::vector<const json::object*> objects;
+  const json::value* found = in.if_contains(name);
+  if (found == nullptr) return objects;
+  if (!found->is_array()) return unexpected(name, "a list");
+  for (const json::value& one : found->get_array()) {
+    if (!one.is_object()) return unexpected(name, "a list of objects");
+    objects.push_back(&one.get_object());
+  }
+  return objects;
 }
 
-Result<std::string> bytes_at(const json::value& in, std::string_view name) {
-  const json::value* found = find(in, name);
+/// Returns an integer, which the gateway writes as a text. None of those that are read is negative.
+Result<std::int64_t> number_at(const json::object& in, std::string_view name) {
+  const json::value* found = in.if_contains(name);
+  if (found == nullptr) return 0;
+  const auto number = found->is_string()
+                          ? parse_number<std::int64_t>(std::string_view(found->get_string()))
+                          : std::optional<std::int64_t>();
+  if (number && *number >= 0) return *number;
+  return unexpected(name, "a text with a number of 0 to 9223372036854775807");
+}
+
+Result<bool> bool_at(const json::object& in, std::string_view name) {
+  const json::value* found = in.if_contains(name);
+  if (found == nullptr) return false;
+  if (found->is_bool()) return found->get_bool();
+  return unexpected(name, "true or false");
+}
+
+Result<std::string> bytes_at(const json::object& in, std::string_view name) {
+  const json::value* found = in.if_contains(name);
   if (found == nullptr) return std::string();
   auto bytes = found->is_string() ? base64_decode(std::string_view(found->get_string()))
                                   : std::optional<std::string>();
-  if (!bytes) return failure(Code::malformed, "etcd: the field {} is not base64", name);
+  if (!bytes) return unexpected(name, "base64");
   return std::move(*bytes);
 }
 
-Result<Entry> entry_of(const json::value& kv) {
+/// Every reply has a revision, which is not 0.
+Result<std::int64_t> revision_of(const json::object& reply) {
+  const auto header = object_at(reply, "header");
+  if (!header) return header.error();
+  Result<std::int64_t> revision = number_at(**header, "revision");
+  if (revision && *revision == 0) return unexpected("revision", "greater than 0");
+  return revision;
+}
+
+bool lies_in(const Range& keys, std::string_view key) {
+  return keys.end.empty() ? key == keys.first : key >= keys.first && key < keys.end;
+}
+
+Result<Entry> entry_of(const json::object& kv) {
   Result<std::string> key = bytes_at(kv, "key");
   if (!key) return key.error();
   Result<std::string> value = bytes_at(kv, "value");
   if (!value) return value.error();
-  return Entry{std::move(*key), std::move(*value), number_at(kv, "mod_revision")};
+  const Result<std::int64_t> changed_at = number_at(kv, "mod_revision");
+  if (!changed_at) return changed_at.error();
+  return Entry{std::move(*key), std::move(*value), *changed_at};
+}
+
+Result<Entries> entries_of(const json::object& range_reply, const Range& keys) {
+  const Result<std::int64_t> number = number_at(range_reply, "count");
+  if (!number) return number.error();
+  const auto kvs = objects_at(range_reply, "kvs");
+  if (!kvs) return kvs.error();
+  Entries entries{{}, static_cast<std::uint64_t>(*number)};
+  for (const json::object* kv : *kvs) {
+    Result<Entry> entry = entry_of(*kv);
+    if (!entry) return entry.error();
+    if (!lies_in(keys, entry->key)) return unexpected("key", "a key that was asked for");
+    entries.list.push_back(std::move(*entry));
+  }
+  return entries;
 }
 
 }  // namespace
@@ -121,52 +177,58 @@ std::string transaction(const std::vector<std::string>& conditions,
 
 // ---- replies -----------------------------------------------------------------------------------
 
-Result<Entries> entries_of(const json::value& range_reply) {
-  Entries entries;
-  entries.number = static_cast<std::uint64_t>(number_at(range_reply, "count"));
-  for (const json::value& kv : array_at(range_reply, "kvs")) {
-    Result<Entry> entry = entry_of(kv);
-    if (!entry) return entry.error();
-    entries.list.push_back(std::move(*entry));
-  }
-  return entries;
+Result<Entries> read_range(const json::object& reply, const Range& keys) {
+  if (const auto revision = revision_of(reply); !revision) return revision.error();
+  return entries_of(reply, keys);
 }
 
-Result<std::vector<Entries>> ranges_of(const json::value& transaction_reply) {
-  std::vector<Entries> all;
-  for (const json::value& reply : array_at(transaction_reply, "responses")) {
-    const json::value* range_reply = find(reply, "response_range");
-    if (range_reply == nullptr) continue;
-    Result<Entries> entries = entries_of(*range_reply);
+Result<std::uint64_t> read_removed(const json::object& reply) {
+  if (const auto revision = revision_of(reply); !revision) return revision.error();
+  const Result<std::int64_t> number = number_at(reply, "deleted");
+  if (!number) return number.error();
+  return static_cast<std::uint64_t>(*number);
+}
+
+Result<Transacted> read_transaction(const json::object& reply, const Expected& expected) {
+  const Result<std::int64_t> revision = revision_of(reply);
+  if (!revision) return revision.error();
+  const Result<bool> succeeded = bool_at(reply, "succeeded");
+  if (!succeeded) return succeeded.error();
+  if (!*succeeded && !expected.may_fail) return unexpected("succeeded", "true");
+  const auto responses = objects_at(reply, "responses");
+  if (!responses) return responses.error();
+  const std::size_t operations = *succeeded ? expected.operations : expected.otherwise;
+  if (responses->size() != operations) {
+    return unexpected("responses",
+                      format("a list of {} replies but of {}", operations, responses->size()));
+  }
+  const std::vector<Range>& ranges = *succeeded ? expected.ranges : expected.ranges_otherwise;
+  Transacted done{*succeeded, *revision, {}};
+  std::size_t found = 0;
+  for (const json::object* response : *responses) {
+    if (!response->contains("response_range")) continue;
+    const auto range_reply = object_at(*response, "response_range");
+    if (!range_reply) return range_reply.error();
+    if (found++ >= ranges.size()) break;
+    Result<Entries> entries = entries_of(**range_reply, ranges[found - 1]);
     if (!entries) return entries.error();
-    all.push_back(std::move(*entries));
+    done.ranges.push_back(std::move(*entries));
   }
-  return all;
+  if (found == ranges.size()) return done;
+  return unexpected("responses", format("a list with {} ranges", ranges.size()));
 }
 
-bool succeeded(const json::value& transaction_reply) {
-  const json::value* found = find(transaction_reply, "succeeded");
-  return found != nullptr && found->is_bool() && found->get_bool();
-}
-
-std::int64_t revision_of(const json::value& reply) {
-  const json::value* header = find(reply, "header");
-  return header != nullptr ? number_at(*header, "revision") : 0;
-}
-
-std::uint64_t removed_by(const json::value& reply) {
-  return static_cast<std::uint64_t>(number_at(reply, "deleted"));
-}
-
-Result<std::vector<std::string>> put_in(const json::value& watch_message) {
-  if (find(watch_message, "canceled") != nullptr) {
-    return failure(Code::unavailable, "etcd has ended the watch");
-  }
+Result<std::vector<std::string>> read_put_keys(const json::object& watch_message) {
+  const Result<bool> canceled = bool_at(watch_message, "canceled");
+  if (!canceled) return canceled.error();
+  if (*canceled) return failure(Code::unavailable, "etcd has ended the watch");
+  const auto events = objects_at(watch_message, "events");
+  if (!events) return events.error();
   std::vector<std::string> keys;
-  for (const json::value& event : array_at(watch_message, "events")) {
-    const json::value* kv = find(event, "kv");
-    if (kv == nullptr) continue;
-    Result<std::string> key = bytes_at(*kv, "key");
+  for (const json::object* event : *events) {
+    const auto kv = object_at(*event, "kv");
+    if (!kv) return kv.error();
+    Result<std::string> key = bytes_at(**kv, "key");
     if (!key) return key.error();
     keys.push_back(std::move(*key));
   }

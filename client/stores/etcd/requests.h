@@ -2,7 +2,7 @@
 // Writes requests for the JSON gateway of etcd, and reads its replies. Does no I/O.
 #pragma once
 
-#include <boost/json/value.hpp>
+#include <boost/json/object.hpp>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -53,15 +53,34 @@ struct Entries {
   std::uint64_t number = 0;
 };
 
-// These read a reply. They fail with malformed if the reply has another form. A number that is 0 is
-// missing in a reply.
-Result<Entries> entries_of(const boost::json::value& range_reply);
-/// Returns what the ranges of a transaction have found, in their order.
-Result<std::vector<Entries>> ranges_of(const boost::json::value& transaction_reply);
-bool succeeded(const boost::json::value& transaction_reply);
-std::int64_t revision_of(const boost::json::value& reply);
-std::uint64_t removed_by(const boost::json::value& reply);
+// These read a reply to a request. They fail with malformed if the reply has another form; the text
+// names the field, with what came and what was expected. What is 0, false or empty is missing in a
+// reply.
+
+/// To a range: each entry lies in `keys`. All but the number is missing if only that was asked for.
+Result<Entries> read_range(const boost::json::object& reply, const Range& keys);
+/// To deleterange: how many keys were removed.
+Result<std::uint64_t> read_removed(const boost::json::object& reply);
+
+/// What a transaction has done.
+struct Transacted {
+  bool succeeded = false;
+  std::int64_t revision = 0;
+  std::vector<Entries> ranges;  ///< what the ranges have found, in their order
+};
+/// How many operations a transaction has, with those of them that are ranges; `otherwise` if it
+/// does not succeed.
+struct Expected {
+  std::size_t operations = 0;
+  std::vector<Range> ranges = {};
+  bool may_fail = false;  ///< it has conditions
+  std::size_t otherwise = 0;
+  std::vector<Range> ranges_otherwise = {};
+};
+/// To a transaction.
+Result<Transacted> read_transaction(const boost::json::object& reply, const Expected& expected);
+
 /// Returns the keys in a message of a watch. Fails with unavailable if the watch has ended.
-Result<std::vector<std::string>> put_in(const boost::json::value& watch_message);
+Result<std::vector<std::string>> read_put_keys(const boost::json::object& watch_message);
 
 }  // namespace c10dd::client::etcd

@@ -3,7 +3,6 @@
 // oldest item is the one that was made first. A change that depends on the present value is a
 // transaction that is made again if another client was faster. A call that waits watches what is
 // missing from the revision on at which it was missing.
-#include <boost/json/value.hpp>
 #include <functional>
 #include <map>
 #include <random>
@@ -18,12 +17,12 @@
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/parse.h"
+#include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::client::etcd {
 namespace {
 
-namespace json = boost::json;
 using Keys = StoreServer::Keys;
 
 // The default of etcd's --max-txn-ops. Reads need no more, because they name their revision.
@@ -56,8 +55,8 @@ class EtcdServer final : public StoreServer {
 
   /// Asks for something, to find out that the server is an etcd that serves.
   Result<void> start(Clock::time_point end) {
-    const auto reply = read("/v3/kv/range", range({keys_}, Content::number), {end, false});
-    if (!reply) return reply.error();
+    const auto found = find({keys_}, Content::number, {end, false});
+    if (!found) return found.error();
     return {};
   }
 
@@ -93,8 +92,8 @@ class EtcdServer final : public StoreServer {
     for (std::size_t i = 0; i < keys.size(); ++i) last[keys[i]] = values[i];
     std::vector<std::string> operations;
     for (const auto& [key, value] : last) operations.push_back(put_op(key_of(key), value));
-    const auto reply = change("/v3/kv/txn", transaction({}, operations), limit);
-    if (!reply) return reply.error();
+    const auto done = transact({}, operations, {}, {.operations = operations.size()}, limit);
+    if (!done) return done.error();
     return {};
   }
 
@@ -146,7 +145,7 @@ class EtcdServer final : public StoreServer {
   }
 
   Result<Keys> list(const std::string& prefix, Limit limit) override {
-    const auto entries = read_range(with_prefix(key_of(prefix)), Content::keys, limit);
+    const auto entries = find(with_prefix(key_of(prefix)), Content::keys, limit);
     if (!entries) return entries.error();
     Keys keys;
     keys.reserve(entries->list.size());
@@ -155,7 +154,7 @@ class EtcdServer final : public StoreServer {
   }
 
   Result<std::uint64_t> count(const std::string& prefix, Limit limit) override {
-    const auto entries = read_range(with_prefix(key_of(prefix)), Content::number, limit);
+    const auto entries = find(with_prefix(key_of(prefix)), Content::number, limit);
     if (!entries) return entries.error();
     return entries->number;
   }
@@ -165,15 +164,11 @@ class EtcdServer final : public StoreServer {
     std::random_device device;  // items of one queue need different names
     const std::string item =
         format("{}{:08x}{:08x}{:08x}{:08x}", queue_of(key), device(), device(), device(), device());
-    const auto reply = change(
-        "/v3/kv/txn",
-        transaction({},
-                    {put_op(item, value), range_op(with_prefix(queue_of(key)), Content::number)}),
-        limit);
-    if (!reply) return reply.error();
-    const auto found = ranges_of(*reply);
-    if (!found) return found.error();
-    return found->empty() ? 0 : found->front().number;
+    const Range items = with_prefix(queue_of(key));
+    const auto done = transact({}, {put_op(item, value), range_op(items, Content::number)}, {},
+                               {.operations = 2, .ranges = {items}}, limit);
+    if (!done) return done.error();
+    return done->ranges.front().number;
   }
 
   Result<std::optional<std::string>> queue_pop(const std::string& key, Limit limit) override {
@@ -185,7 +180,7 @@ class EtcdServer final : public StoreServer {
   }
 
   Result<std::uint64_t> queue_length(const std::string& key, Limit limit) override {
-    const auto entries = read_range(with_prefix(queue_of(key)), Content::number, limit);
+    const auto entries = find(with_prefix(queue_of(key)), Content::number, limit);
     if (!entries) return entries.error();
     return entries->number;
   }
@@ -209,48 +204,55 @@ class EtcdServer final : public StoreServer {
     return all;
   }
 
-  Result<json::value> read(std::string_view path, const std::string& body, Limit limit) {
-    return links_.read(limit.end, [&](Link& link) { return link.post(path, body, limit.end); });
-  }
-  Result<json::value> change(std::string_view path, const std::string& body, Limit limit) {
-    return links_.change(limit.end, [&](Link& link) { return link.post(path, body, limit.end); });
-  }
-
-  Result<Entries> read_range(const Range& keys, Content content, Limit limit) {
-    const auto reply = read("/v3/kv/range", range(keys, content), limit);
-    if (!reply) return reply.error();
-    return entries_of(*reply);
+  Result<Entries> find(const Range& keys, Content content, Limit limit) {
+    return links_.read(limit.end, [&](Link& link) {
+      return link.ask("/v3/kv/range", range(keys, content), limit.end,
+                      [&](const auto& reply) { return read_range(reply, keys); });
+    });
   }
 
   Result<std::uint64_t> remove_range(const Range& keys, Limit limit) {
-    const auto reply = change("/v3/kv/deleterange", etcd::remove(keys), limit);
-    if (!reply) return reply.error();
-    return removed_by(*reply);
+    return links_.change(limit.end, [&](Link& link) {
+      return link.ask("/v3/kv/deleterange", etcd::remove(keys), limit.end, read_removed);
+    });
+  }
+
+  /// Makes a transaction. Without conditions, it always succeeds.
+  Result<Transacted> transact(const std::vector<std::string>& conditions,
+                              const std::vector<std::string>& operations,
+                              const std::vector<std::string>& otherwise, const Expected& expected,
+                              Limit limit) {
+    const std::string body = transaction(conditions, operations, otherwise);
+    return links_.change(limit.end, [&](Link& link) {
+      return link.ask("/v3/kv/txn", body, limit.end,
+                      [&](const auto& reply) { return read_transaction(reply, expected); });
+    });
   }
 
   /// Reads all ranges at one revision, which it returns in `revision`.
   Result<std::vector<Entries>> look(const std::vector<Missing>& names, Content content, Limit limit,
                                     std::int64_t& revision) {
-    std::vector<const Range*> ranges;
+    std::vector<Range> ranges;
     for (const Missing& name : names) {
-      for (const Range& one : name.ranges) ranges.push_back(&one);
+      ranges.insert(ranges.end(), name.ranges.begin(), name.ranges.end());
     }
     std::vector<Entries> all;
     while (all.size() < ranges.size()) {
+      const std::size_t end = std::min(all.size() + kOperations, ranges.size());
+      Expected expected;
       std::vector<std::string> operations;
-      for (std::size_t i = all.size(); i < ranges.size() && operations.size() < kOperations; ++i) {
-        operations.push_back(range_op(*ranges[i], content, revision));
+      for (std::size_t i = all.size(); i < end; ++i) {
+        operations.push_back(range_op(ranges[i], content, revision));
+        expected.ranges.push_back(ranges[i]);
       }
-      const auto reply = read("/v3/kv/txn", transaction({}, operations), limit);
-      if (!reply) return reply.error();
-      auto found = ranges_of(*reply);
+      expected.operations = operations.size();
+      auto found = links_.read(limit.end, [&](Link& link) {
+        return link.ask("/v3/kv/txn", transaction({}, operations), limit.end,
+                        [&](const auto& reply) { return read_transaction(reply, expected); });
+      });
       if (!found) return found.error();
-      if (found->size() != operations.size()) {
-        return failure(Code::malformed, "etcd: {} replies to {} ranges", found->size(),
-                       operations.size());
-      }
-      if (revision == 0) revision = revision_of(*reply);
-      std::move(found->begin(), found->end(), std::back_inserter(all));
+      if (revision == 0) revision = found->revision;
+      std::move(found->ranges.begin(), found->ranges.end(), std::back_inserter(all));
     }
     return all;
   }
@@ -260,24 +262,29 @@ class EtcdServer final : public StoreServer {
   Result<void> update(const std::string& key, Limit limit,
                       const std::function<Result<Change>(const Entry*)>& decide) {
     const std::string name = key_of(key);
-    Result<Entries> present = read_range({name}, Content::values, limit);
+    Result<Entries> present = find({name}, Content::values, limit);
     while (true) {
       if (!present) return present.error();
       const Entry* old = present->list.empty() ? nullptr : &present->list.front();
       const Result<Change> change_to = decide(old);
       if (!change_to) return change_to.error();
       if (!*change_to) return {};
-      const auto reply =
-          change("/v3/kv/txn",
-                 transaction({changed_last_at(name, old == nullptr ? 0 : old->changed_at)},
-                             {put_op(name, **change_to)}, {range_op({name}, Content::values)}),
-                 limit);
-      if (!reply) return reply.error();
-      if (succeeded(*reply)) return {};
-      auto found = ranges_of(*reply);
-      if (!found) return found.error();
-      present = found->empty() ? Entries() : std::move(found->front());
+      auto done = transact(
+          {changed_last_at(name, old == nullptr ? 0 : old->changed_at)},
+          {put_op(name, **change_to)}, {range_op({name}, Content::values)},
+          {.operations = 1, .may_fail = true, .otherwise = 1, .ranges_otherwise = {{name}}}, limit);
+      if (!done) return done.error();
+      if (done->succeeded) return {};
+      if (Clock::now() >= limit.end) return always_faster(key);
+      present = std::move(done->ranges.front());
     }
+  }
+
+  static Failure always_faster(const std::string& key) {
+    return failure(Code::timed_out,
+                   "timed out: whenever this client changes \"{}\", etcd says that another was "
+                   "faster; nothing was changed",
+                   printable(key, limits::kNameShown));
   }
 
   /// Takes the oldest item of a queue.
@@ -291,11 +298,12 @@ class EtcdServer final : public StoreServer {
         return seen;
       }
       const Entry& item = oldest->front().list.front();
-      const auto reply = change(
-          "/v3/kv/txn",
-          transaction({changed_last_at(item.key, item.changed_at)}, {remove_op(item.key)}), limit);
-      if (!reply) return reply.error();
-      if (!succeeded(*reply)) continue;  // another client has taken it
+      const auto done =
+          transact({changed_last_at(item.key, item.changed_at)}, {remove_op(item.key)}, {},
+                   {.operations = 1, .may_fail = true}, limit);
+      if (!done) return done.error();
+      if (!done->succeeded && Clock::now() >= limit.end) return always_faster(key);
+      if (!done->succeeded) continue;  // another client has taken it
       seen.found.values.push_back(item.value);
       return seen;
     }
@@ -340,8 +348,8 @@ class EtcdServer final : public StoreServer {
     while (true) {
       const auto message = link.next(end);
       if (!message) return message.error();
-      if (message->is_null()) return seen;  // the time is over
-      const auto came = put_in(*message);
+      if (!*message) return seen;  // the time is over
+      const auto came = read_put_keys(**message);
       if (!came) return came.error();
       for (const std::string& key : *came) {
         // A watched range begins with the key itself, or with the queue's prefix of the item.

@@ -1,87 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// hiredis parses the replies; Stream sends and receives, because its calls have deadlines.
 #include "client/stores/redis/link.h"
-
-#include <hiredis/hiredis.h>
 
 #include <utility>
 
 #include "client/stores/server_links.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::client::redis {
-namespace {
-
-bool has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-bool is_message(const Reply& reply, std::string_view kind) {
-  return reply.size() == 3 && reply[0].text() == kind;
-}
-
-}  // namespace
-
-// ---- replies -----------------------------------------------------------------------------------
-
-Reply::Reply(redisReply* reply) : reply_(reply, [](redisReply* one) { freeReplyObject(one); }) {}
-
-bool Reply::is_nil() const { return reply_ == nullptr || reply_->type == REDIS_REPLY_NIL; }
-
-bool Reply::is_error() const { return reply_ != nullptr && reply_->type == REDIS_REPLY_ERROR; }
-
-std::string_view Reply::text() const {
-  if (reply_ == nullptr || reply_->str == nullptr) return {};
-  return {reply_->str, reply_->len};
-}
-
-std::int64_t Reply::integer() const {
-  return reply_ != nullptr && reply_->type == REDIS_REPLY_INTEGER ? reply_->integer : 0;
-}
-
-std::size_t Reply::size() const {
-  return reply_ != nullptr && reply_->type == REDIS_REPLY_ARRAY ? reply_->elements : 0;
-}
-
-Reply Reply::operator[](std::size_t index) const {
-  C10DD_ASSERT(index < size());
-  Reply element;
-  element.reply_ = std::shared_ptr<const redisReply>(reply_, reply_->element[index]);
-  return element;
-}
-
-Failure refused(std::string_view text) {
-  const auto with = [text](Code code, std::string_view what) {
-    return failure(code, "the server refuses: {}{}", text, what);
-  };
-  for (const std::string_view word : {"NOAUTH", "WRONGPASS", "NOPERM"}) {
-    if (has(text, word)) {
-      return with(Code::permission_denied, "; check the user and password in the URL");
-    }
-  }
-  if (has(text, "WRONGTYPE")) {
-    return with(Code::wrong_type,
-                "; another program uses a key of this job: use another job, or remove that key");
-  }
-  if (has(text, "OOM ")) return with(Code::quota_exceeded, "; raise maxmemory of the server");
-  for (const std::string_view word : {"MOVED ", "ASK ", "CROSSSLOT"}) {
-    if (text.starts_with(word)) {
-      return with(Code::unsupported, "; a Redis Cluster cannot keep a store: use a single server");
-    }
-  }
-  for (const std::string_view word : {"LOADING", "BUSY", "MASTERDOWN", "READONLY", "MISCONF",
-                                      "NOREPLICAS", "CLUSTERDOWN", "ERR max number of clients"}) {
-    if (text.starts_with(word)) return with(Code::unavailable, "");
-  }
-  return with(Code::internal, "");
-}
 
 // ---- connections -------------------------------------------------------------------------------
 
-Link::Link(Stream stream)
-    : stream_(std::move(stream)),
-      reader_(redisReaderCreate(), [](redisReader* reader) { redisReaderFree(reader); }) {}
+Link::Link(Stream stream) : stream_(std::move(stream)) {}
 
 Result<std::unique_ptr<Link>> Link::open(const ServerUrl& url, std::string_view script,
                                          Clock::time_point end) {
@@ -92,10 +23,10 @@ Result<std::unique_ptr<Link>> Link::open(const ServerUrl& url, std::string_view 
   RespCommand load;
   load << "SCRIPT"
        << "LOAD" << script;
-  const Result<Reply> digest = link->call(load, end);
+  Result<std::string> digest = link->accept(link->call(load, end), read_digest);
   if (!digest) return digest.error();
   link->script_ = script;
-  link->digest_ = digest->text();
+  link->digest_ = std::move(*digest);
   return link;
 }
 
@@ -110,12 +41,13 @@ Result<void> Link::log_in(const ServerUrl& url, Clock::time_point end) {
   if (Result<void> sent = send(login, end); !sent) return sent.error();
   const Result<Reply> reply = receive(end);
   if (!reply) return reply.error();
-  if (!reply->is_error()) return {};
+  if (!reply->is_error()) return read_login(*reply);
   const std::string_view text = reply->text().substr(0, reply->text().find(','));
   Failure why = refused(text);
   if (why.code != Code::internal) return why;
   return failure(Code::permission_denied,
-                 "the server refuses: {}; check the user and password in the URL", text);
+                 "the server refuses: {}; check the user and password in the URL",
+                 foreign_text(text));
 }
 
 Failure Link::lose(std::string why) {
@@ -142,17 +74,14 @@ Result<Reply> Link::receive(Clock::time_point end) {
 Result<std::optional<Reply>> Link::receive_until(Clock::time_point end) {
   Bytes in;
   while (true) {
-    void* reply = nullptr;
-    if (redisReaderGetReply(reader_.get(), &reply) != REDIS_OK) {
-      lost_ = true;
-      return failure(Code::malformed, "this is no Redis server: {}", reader_->errstr);
-    }
-    if (reply != nullptr) return std::optional<Reply>(static_cast<redisReply*>(reply));
+    Result<std::optional<Reply>> reply = replies_.next();
+    if (!reply) lost_ = true;
+    if (!reply || *reply) return reply;
     in.clear();
     const Result<bool> more = stream_.receive(in, end);
     if (!more) return lose(more.error().detail);
     if (!*more) return std::optional<Reply>();
-    redisReaderFeed(reader_.get(), in.data(), in.size());
+    replies_.feed(in);
   }
 }
 
@@ -181,19 +110,28 @@ Result<Reply> Link::run_script(const ScriptCall& one, Clock::time_point end) {
 
 // ---- channels ----------------------------------------------------------------------------------
 
+/// Receives a reply to a command that changes the subscriptions, or a message that comes before it.
+Result<ChannelReply> Link::receive_channel(std::string_view command, Clock::time_point end) {
+  const Result<std::optional<Reply>> reply = receive_until(end);
+  if (!reply) return reply.error();
+  if (!*reply) return lose("the server does not reply");
+  if ((*reply)->is_error()) return refused((*reply)->text());
+  return accept(**reply, [&](const Reply& one) { return read_channel(command, one); });
+}
+
 Result<void> Link::subscribe(const std::vector<std::string>& channels, Clock::time_point end) {
   RespCommand command;
   command << "SUBSCRIBE";
   for (const std::string& channel : channels) command << channel;
   if (Result<void> sent = send(command, end); !sent) return sent.error();
+  const Clock::time_point last = reply_end(end);  // for all replies together
   for (std::size_t confirmed = 0; confirmed < channels.size();) {
-    const Result<Reply> reply = receive(end);
+    const Result<ChannelReply> reply = receive_channel("SUBSCRIBE", last);
     if (!reply) return reply.error();
-    if (reply->is_error()) return refused(reply->text());
     subscribed_ = true;
     // Messages may already come in between. The caller looks after this function has returned, so
     // they tell nothing new.
-    if (is_message(*reply, "subscribe")) ++confirmed;
+    if (reply->kind == "subscribe") ++confirmed;
   }
   return {};
 }
@@ -203,7 +141,10 @@ Result<std::string> Link::next_message(Clock::time_point end) {
     const Result<std::optional<Reply>> reply = receive_until(end);
     if (!reply) return reply.error();
     if (!*reply) return std::string();
-    if (is_message(**reply, "message")) return std::string((**reply)[1].text());
+    Result<ChannelReply> message =
+        accept(**reply, [](const Reply& one) { return read_channel("SUBSCRIBE", one); });
+    if (!message) return message.error();
+    if (message->kind == "message") return std::move(message->channel);
   }
 }
 
@@ -211,10 +152,11 @@ Result<void> Link::unsubscribe(Clock::time_point end) {
   RespCommand command;
   command << "UNSUBSCRIBE";
   if (Result<void> sent = send(command, end); !sent) return sent.error();
+  const Clock::time_point last = reply_end(end);
   while (true) {
-    const Result<Reply> reply = receive(end);
+    const Result<ChannelReply> reply = receive_channel("UNSUBSCRIBE", last);
     if (!reply) return reply.error();
-    if (is_message(*reply, "unsubscribe") && (*reply)[2].integer() == 0) break;
+    if (reply->kind == "unsubscribe" && reply->left == 0) break;
   }
   subscribed_ = false;
   return {};

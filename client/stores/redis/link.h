@@ -3,40 +3,20 @@
 // channels.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "client/internal/stream.h"
+#include "client/stores/redis/replies.h"
 #include "client/stores/store_server.h"
 #include "protocol/error.h"
 #include "protocol/resp.h"
 
-struct redisReader;
-struct redisReply;
-
 namespace c10dd::client::redis {
-
-/// A reply, or an element of a reply. Copies share the bytes.
-class Reply {
- public:
-  Reply() = default;  ///< as a nil
-  explicit Reply(redisReply* reply);
-
-  bool is_nil() const;
-  bool is_error() const;
-  std::string_view text() const;  ///< of a string, a status or an error; else empty
-  std::int64_t integer() const;   ///< 0 if it is no integer
-  std::size_t size() const;       ///< of an array; else 0
-  Reply operator[](std::size_t index) const;
-
- private:
-  std::shared_ptr<const redisReply> reply_;
-};
 
 /// A call of the script, see script.h. The texts are not owned.
 struct ScriptCall {
@@ -60,6 +40,16 @@ class Link {
   /// Runs the script. Fails as call() does.
   Result<Reply> run_script(const ScriptCall& call, Clock::time_point end);
 
+  /// Returns read(reply), one of the functions of replies.h. If the reply is not what its command
+  /// returns, the connection is lost: it may be one reply behind.
+  template <class Read>
+  std::invoke_result_t<Read, const Reply&> accept(const Result<Reply>& reply, const Read& read) {
+    if (!reply) return reply.error();
+    auto result = read(*reply);
+    if (!result && result.error().code == Code::malformed) lost_ = true;
+    return result;
+  }
+
   /// Subscribes to channels, which must be distinct. Until unsubscribe(), only next_message() may
   /// be called.
   Result<void> subscribe(const std::vector<std::string>& channels, Clock::time_point end);
@@ -67,7 +57,9 @@ class Link {
   Result<std::string> next_message(Clock::time_point end);
   Result<void> unsubscribe(Clock::time_point end);
 
-  bool is_usable() const { return !lost_ && !subscribed_ && stream_.is_quiet(); }
+  bool is_usable() const {
+    return !lost_ && !subscribed_ && !replies_.has_rest() && stream_.is_quiet();
+  }
   bool is_lost() const { return lost_; }
 
  private:
@@ -76,23 +68,15 @@ class Link {
   Result<void> send(const RespCommand& command, Clock::time_point end);
   Result<Reply> receive(Clock::time_point end);
   Result<std::optional<Reply>> receive_until(Clock::time_point end);
+  Result<ChannelReply> receive_channel(std::string_view command, Clock::time_point end);
   Failure lose(std::string why);
 
   Stream stream_;
-  std::shared_ptr<redisReader> reader_;
+  ReplyCutter replies_;
   std::string_view script_;
   std::string digest_;
   bool lost_ = false;
   bool subscribed_ = false;
 };
-
-/// Returns the failure for an error reply:
-///   permission_denied  the server wants a login or does not permit the command
-///   wrong_type         a key of the store has another type of Redis
-///   quota_exceeded     the server's memory is full
-///   unsupported        the server is part of a Redis Cluster
-///   unavailable        the server cannot do this now; nothing was changed
-///   internal           any other error
-Failure refused(std::string_view text);
 
 }  // namespace c10dd::client::redis

@@ -10,10 +10,7 @@
 #include "client/stores/redis/script.h"
 #include "client/stores/server_links.h"
 #include "protocol/address.h"
-#include "protocol/format.h"
 #include "protocol/limits.h"
-#include "protocol/parse.h"
-#include "protocol/wording.h"
 
 namespace c10dd::client::redis {
 namespace {
@@ -33,6 +30,15 @@ struct Range {
   std::string last = "+";
 };
 
+/// Reads replies to a command that are a number.
+struct NumberOf {
+  std::string_view command;
+  Result<std::uint64_t> operator()(const Reply& reply) const { return read_number(command, reply); }
+};
+
+template <class Take>
+using Taken = std::invoke_result_t<const Take&, const Reply&>;
+
 class RedisServer final : public StoreServer {
  public:
   explicit RedisServer(const ServerUrl& url)
@@ -50,30 +56,18 @@ class RedisServer final : public StoreServer {
   }
 
   Result<Found> get(const Keys& keys, Limit limit) override {
-    return await(limit, [&]() -> Result<Found> {
-      const Result<Reply> reply = read("get", views(keys), {}, limit);
-      if (!reply) return reply.error();
-      Found found;
-      for (std::size_t i = 0; i < reply->size(); ++i) {
-        const Reply value = (*reply)[i];
-        if (value.is_nil()) found.missing.push_back(keys[i]);
-        found.values.emplace_back(value.text());
-      }
-      return found;
+    return await(limit, [&] {
+      return read("get", views(keys), {}, limit,
+                  [&](const Reply& reply) { return read_values(reply, keys); });
     });
   }
 
   Result<Found> wait(const Keys& keys, Limit limit) override {
     Keys queues;
     for (const std::string& key : keys) queues.push_back(queue(key));
-    return await(limit, [&]() -> Result<Found> {
-      const Result<Reply> reply = read("exist", views(keys), views(queues), limit);
-      if (!reply) return reply.error();
-      Found found;
-      for (std::size_t i = 0; i < reply->text().size(); ++i) {
-        if (reply->text()[i] == '0') found.missing.push_back(keys[i]);
-      }
-      return found;
+    return await(limit, [&] {
+      return read("exist", views(keys), views(queues), limit,
+                  [&](const Reply& reply) { return read_presence(reply, keys); });
     });
   }
 
@@ -84,78 +78,59 @@ class RedisServer final : public StoreServer {
       pairs.emplace_back(keys[i]);
       pairs.emplace_back(values[i]);
     }
-    const Result<Reply> reply = change("set", pairs, {}, limit);
-    if (!reply) return reply.error();
-    return {};
+    return change("set", pairs, {}, limit, read_set);
   }
 
   Result<std::int64_t> add(const std::string& key, std::int64_t delta, Limit limit) override {
-    const Result<Reply> reply = change("add", {key, std::to_string(delta)}, {}, limit);
-    if (!reply) return reply.error();
-    if (reply->size() != 2) return failure(Code::internal, "Redis: the sum is missing");
-    const std::string_view value = (*reply)[1].text();
-    const auto number = parse_number<std::int64_t>(value);
-    if ((*reply)[0].text() == "sum" && number) return *number;
-    if ((*reply)[0].text().find("overflow") != std::string_view::npos && number) {
-      return sum_overflows(*number, delta);
-    }
-    return not_a_counter(key, value.size());
+    return change("add", {key, std::to_string(delta)}, {}, limit,
+                  [&](const Reply& reply) { return read_sum(reply, key, delta); });
   }
 
   Result<std::uint64_t> append(const std::string& key, std::string_view value,
                                Limit limit) override {
-    const auto length =
-        number(change("append", {key, value, std::to_string(limits::kValueBytes)}, {}, limit));
+    const auto length = change("append", {key, value, std::to_string(limits::kValueBytes)}, {},
+                               limit, NumberOf{"append"});
     if (length && *length > limits::kValueBytes) return value_too_large(*length);
     return length;
   }
 
   Result<std::string> compare_set(const std::string& key, const std::string& expected,
                                   const std::string& desired, Limit limit) override {
-    const Result<Reply> reply = change("compare_set", {key, expected, desired}, {}, limit);
-    if (!reply) return reply.error();
-    if (reply->size() > 0 && (*reply)[0].integer() == 1) return desired;
-    if (reply->size() < 2 || (*reply)[1].is_nil()) return expected;  // as c10d does
-    return std::string((*reply)[1].text());
+    return change("compare_set", {key, expected, desired}, {}, limit,
+                  [&](const Reply& reply) { return read_compared(reply, expected, desired); });
   }
 
   Result<bool> remove(const std::string& key, Limit limit) override {
-    const auto removed = number(change("remove", {key}, {}, limit));
+    const auto removed = change("remove", {key}, {}, limit, NumberOf{"remove"});
     if (!removed) return removed.error();
-    return *removed == 1;
+    return *removed > 0;
   }
 
   Result<std::uint64_t> remove_prefix(const std::string& prefix, Limit limit) override {
     const Range range(prefix);
-    return number(change("remove_prefix", {range.first, range.last}, {}, limit));
+    return change("remove_prefix", {range.first, range.last}, {}, limit, NumberOf{"remove_prefix"});
   }
 
   Result<Keys> list(const std::string& prefix, Limit limit) override {
-    const Result<Reply> reply = read_range("ZRANGEBYLEX", prefix, limit);
-    if (!reply) return reply.error();
-    Keys keys;
-    keys.reserve(reply->size());
-    for (std::size_t i = 0; i < reply->size(); ++i) keys.emplace_back((*reply)[i].text());
-    return keys;
+    return read_range("ZRANGEBYLEX", prefix, limit,
+                      [&](const Reply& reply) { return read_names(reply, prefix); });
   }
 
   Result<std::uint64_t> count(const std::string& prefix, Limit limit) override {
-    return number(read_range("ZLEXCOUNT", prefix, limit));
+    return read_range("ZLEXCOUNT", prefix, limit, NumberOf{"ZLEXCOUNT"});
   }
 
   Result<std::uint64_t> queue_push(const std::string& key, std::string_view value,
                                    Limit limit) override {
-    return number(change("push", {key, value}, {queue(key)}, limit));
+    return change("push", {key, value}, {queue(key)}, limit, NumberOf{"push"});
   }
 
   Result<std::optional<std::string>> queue_pop(const std::string& key, Limit limit) override {
     const Result<Found> found = await(limit, [&]() -> Result<Found> {
-      const Result<Reply> reply = change("pop", {}, {queue(key)}, limit);
-      if (!reply) return reply.error();
-      Found one;
-      if (reply->is_nil()) one.missing.push_back(key);
-      one.values.emplace_back(reply->text());
-      return one;
+      const auto item = change("pop", {}, {queue(key)}, limit, read_item);
+      if (!item) return item.error();
+      if (!*item) return Found{{}, {key}};
+      return Found{{**item}, {}};
     });
     if (!found) return found.error();
     if (!found->missing.empty()) return std::optional<std::string>();
@@ -165,28 +140,30 @@ class RedisServer final : public StoreServer {
   Result<std::uint64_t> queue_length(const std::string& key, Limit limit) override {
     RespCommand command;
     command << "LLEN" << queue(key);
-    return number(
-        links_.read(limit.end, [&](Link& link) { return link.call(command, limit.end); }));
+    return links_.read(limit.end, [&](Link& link) {
+      return link.accept(link.call(command, limit.end), NumberOf{"LLEN"});
+    });
   }
 
  private:
   std::string queue(const std::string& key) const { return prefix_ + "queue:" + key; }
 
-  static Result<std::uint64_t> number(const Result<Reply>& reply) {
-    if (!reply) return reply.error();
-    return static_cast<std::uint64_t>(reply->integer());
+  /// Returns take(reply to an operation of the script that changes nothing).
+  template <class Take>
+  Taken<Take> read(std::string_view op, const Views& arguments, const Views& queues, Limit limit,
+                   const Take& take) {
+    const ScriptCall call = script_call(op, arguments, queues);
+    return links_.read(
+        limit.end, [&](Link& link) { return link.accept(link.run_script(call, limit.end), take); });
   }
 
-  Result<Reply> read(std::string_view op, const Views& arguments, const Views& queues,
-                     Limit limit) {
+  /// Returns take(reply to an operation of the script).
+  template <class Take>
+  Taken<Take> change(std::string_view op, const Views& arguments, const Views& queues, Limit limit,
+                     const Take& take) {
     const ScriptCall call = script_call(op, arguments, queues);
-    return links_.read(limit.end, [&](Link& link) { return link.run_script(call, limit.end); });
-  }
-
-  Result<Reply> change(std::string_view op, const Views& arguments, const Views& queues,
-                       Limit limit) {
-    const ScriptCall call = script_call(op, arguments, queues);
-    return links_.change(limit.end, [&](Link& link) { return link.run_script(call, limit.end); });
+    return links_.change(
+        limit.end, [&](Link& link) { return link.accept(link.run_script(call, limit.end), take); });
   }
 
   ScriptCall script_call(std::string_view op, const Views& arguments, const Views& queues) const {
@@ -196,11 +173,14 @@ class RedisServer final : public StoreServer {
     return call;
   }
 
-  Result<Reply> read_range(std::string_view verb, const std::string& prefix, Limit limit) {
+  template <class Take>
+  Taken<Take> read_range(std::string_view verb, const std::string& prefix, Limit limit,
+                         const Take& take) {
     const Range range(prefix);
     RespCommand command;
     command << verb << names_ << range.first << range.last;
-    return links_.read(limit.end, [&](Link& link) { return link.call(command, limit.end); });
+    return links_.read(
+        limit.end, [&](Link& link) { return link.accept(link.call(command, limit.end), take); });
   }
 
   /// Returns what `look` finds. If the limit allows, waits until it finds all.

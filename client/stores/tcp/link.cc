@@ -97,6 +97,12 @@ Failure Link::lose(std::string why) {
   return failure(Code::unavailable, std::move(why));
 }
 
+Failure Link::unexpected(std::int64_t number, std::string_view expected) {
+  lost_ = true;
+  return failure(Code::malformed, "unexpected reply to wait: got the number {}, expected {}",
+                 number, expected);
+}
+
 Result<void> Link::send(std::span<const Message> messages, Clock::time_point end) {
   Bytes out;
   for (const Message& message : messages) tcpstore::encode_message(out, dialect_, message);
@@ -128,7 +134,7 @@ Result<bool> Link::receive(const Message& to, Clock::time_point end, LinkReply& 
 Result<std::vector<LinkReply>> Link::exchange(std::span<const Message> messages,
                                               Clock::time_point end) {
   if (Result<void> sent = send(messages, end); !sent) return sent.error();
-  std::vector<LinkReply> replies;
+  std::vector<LinkReply> replies;  // `end` is for all of them together
   for (const Message& message : messages) {
     if (!tcpstore::has_reply(message.query)) continue;
     const Result<bool> whole = receive(message, end, replies.emplace_back());
@@ -156,7 +162,9 @@ Result<bool> Link::wait(const std::vector<std::string_view>& keys, Clock::time_p
   if (Result<void> sent = send(std::span(&message, 1), reply_end(end)); !sent) return sent.error();
   LinkReply reply;
   const Result<bool> came = receive(message, end, reply);
-  if (!came || *came) return came;
+  if (!came) return came;
+  if (*came && reply.number != tcpstore::kReady) return unexpected(reply.number, "0");
+  if (*came) return true;
   const Message cancel{.query = Query::cancel_wait};
   if (!tcpstore::code_of(cancel.query, dialect_)) {
     lost_ = true;  // the server still owes the reply to the wait
@@ -169,6 +177,7 @@ Result<bool> Link::wait(const std::vector<std::string_view>& keys, Clock::time_p
   const Result<bool> rest = receive(cancel, reply_end(end), reply);
   if (!rest) return rest.error();
   if (!*rest) return lose("the server does not reply");
+  if (reply.number != tcpstore::kWaitCancelled) return unexpected(reply.number, "1");
   return true;
 }
 

@@ -33,7 +33,8 @@ struct LinkReply {
 };
 
 /// Used by one thread at a time. A server reports an error only by closing the connection: then,
-/// and if there is no reply until reply_end(end), the calls fail with unavailable.
+/// and if there is no reply until reply_end(end), the calls fail with unavailable. If a reply is
+/// none to its message, they fail as cut_reply() does. After each failure the link is lost.
 class Link {
  public:
   static Result<std::unique_ptr<Link>> open(const std::string& address, Version version,
@@ -48,7 +49,7 @@ class Link {
   /// Waits in the server until all keys exist. Returns false if they do not until `end`.
   Result<bool> wait(const std::vector<std::string_view>& keys, Clock::time_point end);
 
-  bool is_usable() const { return !lost_ && stream_.is_quiet(); }
+  bool is_usable() const { return !lost_ && in_.empty() && stream_.is_quiet(); }
   bool is_lost() const { return lost_; }
 
  private:
@@ -56,6 +57,7 @@ class Link {
   Result<void> send(std::span<const tcpstore::Message> messages, Clock::time_point end);
   Result<bool> receive(const tcpstore::Message& to, Clock::time_point end, LinkReply& reply);
   Failure lose(std::string why);
+  Failure unexpected(std::int64_t number, std::string_view expected);
 
   struct Begun {
     std::unique_ptr<Link> link;

@@ -290,7 +290,7 @@ class TcpServer final : public StoreServer {
     const Result<Keys> raw_keys = raw(keys);
     if (!raw_keys) return raw_keys.error();
     const std::vector<std::string_view> names(raw_keys->begin(), raw_keys->end());
-    while (true) {
+    for (bool last = false;;) {
       bool there = true;
       Result<Found> found = links_.read(limit.end, [&](Link& link) -> Result<Found> {
         const Result<bool> came = await(link, names, limit);
@@ -300,12 +300,23 @@ class TcpServer final : public StoreServer {
       });
       if (found && !there) {
         found = missing_of(keys, names, limit);
-        if (found && found->missing.empty()) continue;  // the last ones have just come
+        if (found && found->missing.empty()) {  // the last ones have just come
+          if (std::exchange(last, Clock::now() >= limit.end)) return contradiction(keys.size());
+          continue;
+        }
       }
       if (!found || found->missing.empty()) return found;
       if (!limit.waits || Clock::now() >= limit.end) return found;
       std::this_thread::sleep_for(kOtherKindPause);
     }
+  }
+
+  Failure contradiction(std::size_t keys) const {
+    return failure(
+        Code::malformed,
+        "TCPStore at {}: the server says again and again that some of {} keys are missing, "
+        "and then that each of them exists",
+        address_, keys);
   }
 
   static Result<bool> await(Link& link, const std::vector<std::string_view>& names, Limit limit) {
