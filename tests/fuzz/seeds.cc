@@ -9,6 +9,7 @@
 #include "client/stores/file_format.h"
 #include "protocol/door_frame.h"
 #include "protocol/native_wire.h"
+#include "protocol/tcpstore_wire.h"
 #include "store/job_head.h"
 #include "store/rocks/high_water.h"
 #include "tests/fuzz/group_stories.h"
@@ -97,6 +98,79 @@ void add_tcpstore(Seeds& seeds) {
       seeds.add("tcpstore_wire", name + std::to_string(step) + "_replies", settings + replies);
       seeds.add("tcpstore_talk", name + std::to_string(step), settings + stream);
     }
+  }
+}
+
+/// What servers of other projects reply to the stores of the SDK.
+void add_foreign_replies(Seeds& seeds) {
+  const Bytes digest = "$40\r\n" + Bytes(40, 'a') + "\r\n";
+  const Bytes redis[] = {
+      "+OK\r\n" + digest + ":1\r\n:7\r\n-NOSCRIPT no\r\n-ERR hash value is not an integer\r\n",
+      "*1\r\n$1\r\nv\r\n*2\r\n$1\r\nv\r\n$-1\r\n$2\r\n01\r\n$1\r\n1\r\n*0\r\n*-1\r\n",
+      "*2\r\n$3\r\nsum\r\n$2\r\n12\r\n*2\r\n$8\r\noverflow\r\n$1\r\n9\r\n",
+      "*1\r\n:1\r\n*2\r\n:0\r\n$1\r\nv\r\n*2\r\n:0\r\n$-1\r\n*2\r\n$1\r\nk\r\n$2\r\nkl\r\n",
+      "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$0\r\n\r\n",
+      "*2147483647\r\n",
+      "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"};
+  for (std::size_t n = 0; n < std::size(redis); ++n) {
+    seeds.add("redis_store_replies", std::to_string(n),
+              InputWriter().byte(n).bytes(redis[n]).take());
+  }
+  const Bytes entry = R"({"key":"aw==","value":"dg==","mod_revision":"4"})";
+  const Bytes range = R"({"header":{"revision":"5"},"count":"1","kvs":[)" + entry + "]}";
+  const Bytes put = R"({"response_put":{"header":{"revision":"5"}}})";
+  const Bytes etcd[] = {
+      range,
+      R"({"header":{"revision":"5"},"deleted":"1"})",
+      R"({"header":{"revision":"5"},"succeeded":true,"responses":[)" + put +
+          R"(,{"response_range":)" + range + "}]}",
+      R"({"header":{"revision":"5"},"responses":[{"response_range":)" + range + "}]}",
+      R"({"error":"etcdserver: no leader","code":14})",
+      R"({"result":{"events":[{"kv":)" + entry + "}]}}\n{\"result\":{\"canceled\":true}}\n"};
+  for (std::size_t n = 0; n < std::size(etcd); ++n) {
+    const auto kind = [&](std::size_t what) { return InputWriter().byte(n).byte(what); };
+    const Bytes name = std::to_string(n);
+    const Bytes size = std::to_string(etcd[n].size());
+    seeds.add("etcd_replies", name, kind(n == 5 ? 3 : 2).bytes(etcd[n]).take());
+    const Bytes http = "HTTP/1.1 200 OK\r\nContent-Length: " + size + "\r\n\r\n" + etcd[n];
+    seeds.add("etcd_replies", name + "_http", kind(n == 5).bytes(http).take());
+  }
+  seeds.add("etcd_replies", "chunked",
+            Bytes("\3\0", 2) +
+                "HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n");
+}
+
+/// What a server of PyTorch's TCPStore replies to each operation.
+void add_tcpstore_replies(Seeds& seeds) {
+  namespace tcpstore = c10dd::tcpstore;
+  using tcpstore::Query;
+  InputWriter queries;
+  Bytes replies;
+  const auto add = [&](Query query, std::size_t keys = 0) {
+    queries.byte(keys * tcpstore::kQueries + static_cast<std::size_t>(query));
+  };
+  add(Query::check);
+  tcpstore::put_byte(replies, tcpstore::kReady);
+  add(Query::cancel_wait);
+  tcpstore::put_byte(replies, tcpstore::kWaitCancelled);
+  add(Query::add);
+  tcpstore::put_number(replies, -7);
+  add(Query::get);
+  tcpstore::put_text(replies, "v");
+  add(Query::multi_get, 2);
+  tcpstore::put_text(replies, "v");
+  tcpstore::put_text(replies, "");
+  add(Query::list_keys);
+  tcpstore::put_number(replies, 1);
+  tcpstore::put_text(replies, "/k");
+  add(Query::queue_pop);
+  tcpstore::put_number(replies, 1);
+  tcpstore::put_text(replies, "item");
+  const Bytes all = queries.take();
+  for (std::size_t step = 0; step < 3; ++step) {
+    InputWriter input;
+    input.byte(step).byte(all.size()).bytes(all).bytes(replies);
+    seeds.add("tcpstore_replies", std::to_string(step), input.take());
   }
 }
 
@@ -294,6 +368,8 @@ int main(int argc, char** argv) {
   add_wire(seeds);
   add_doors(seeds);
   add_tcpstore(seeds);
+  add_foreign_replies(seeds);
+  add_tcpstore_replies(seeds);
   add_files(seeds);
   add_directory(seeds);
   add_stories(seeds);
