@@ -85,7 +85,7 @@ class HiredisReader {
   static redisReplyObjectFunctions* bounded(const redisReplyObjectFunctions& standard) {
     static redisReplyObjectFunctions functions = [&standard] {
       redisReplyObjectFunctions copy = standard;
-      create_ = standard.createArray;
+      create_array = standard.createArray;
       // The type of the count depends on the version of hiredis.
       copy.createArray = [](const redisReadTask* task, auto count) -> void* {
         Elements& elements = *static_cast<Elements*>(task->privdata);
@@ -95,14 +95,14 @@ class HiredisReader {
           return nullptr;
         }
         elements.left -= size;
-        return create_(task, count);
+        return create_array(task, count);
       };
       return copy;
     }();
     return &functions;
   }
 
-  inline static decltype(redisReplyObjectFunctions::createArray) create_ = nullptr;
+  inline static decltype(redisReplyObjectFunctions::createArray) create_array = nullptr;
   const std::size_t elements_max_;
   Elements elements_;
   std::unique_ptr<redisReader, FreeHiredis> reader_;

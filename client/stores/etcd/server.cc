@@ -91,6 +91,7 @@ class EtcdServer final : public StoreServer {
     std::map<std::string_view, std::string_view> last;  // etcd refuses a key that comes twice
     for (std::size_t i = 0; i < keys.size(); ++i) last[keys[i]] = values[i];
     std::vector<std::string> operations;
+    operations.reserve(last.size());
     for (const auto& [key, value] : last) operations.push_back(put_op(key_of(key), value));
     const auto done = transact({}, operations, {}, {.operations = operations.size()}, limit);
     if (!done) return done.error();

@@ -88,8 +88,8 @@ class RedisServer final : public StoreServer {
 
   Result<std::uint64_t> append(const std::string& key, std::string_view value,
                                Limit limit) override {
-    const auto length = change("append", {key, value, std::to_string(limits::kValueBytes)}, {},
-                               limit, NumberOf{"append"});
+    auto length = change("append", {key, value, std::to_string(limits::kValueBytes)}, {}, limit,
+                         NumberOf{"append"});
     if (length && *length > limits::kValueBytes) return value_too_large(*length);
     return length;
   }
