@@ -118,6 +118,7 @@ Result<void> Server::start() {
   if (Result<void> adopted = host_->adopt(std::move(*engine), *shards_); !adopted) return adopted;
   disk_->start();
   context_.emplace(SessionContext{options_, *metrics_, *budget_, draining_, shards_->first(), {}});
+  context_->admission = admission_.get();
   if (shards_->size() > 1) {
     context_->shard_of = [this](const std::string& job, const std::string& run) {
       return host_->shard_of(job, run);

@@ -11,6 +11,7 @@
 namespace c10dd::daemon {
 namespace {
 
+constexpr std::size_t kKeptForOthers = 8;      // TCPStore leaves one of so many connections
 constexpr std::size_t kAddressesKept = 4'096;  // above this number, unused addresses are dropped
 
 /// Raises the soft limit of open files to the hard limit. Returns the resulting limit.
@@ -66,6 +67,24 @@ Result<Ticket> Admission::enter_own() {
                  "too many connections and endpoints: {} with this one, limit {}; raise "
                  "--max-connections or the limit of open files",
                  all + 1, limit_);
+}
+
+Result<void> Admission::may_enter_tcpstore() const {
+  const std::size_t most = limit_ - limit_ / kKeptForOthers;
+  const std::size_t here = *tcpstore_;
+  if (here < most) return {};
+  return failure(Code::quota_exceeded,
+                 "too many connections of TCPStore: {} with this one, limit {}, since {} of {} are "
+                 "kept for native clients and HTTP; raise --max-connections or the limit of open "
+                 "files",
+                 here + 1, most, limit_ - most, limit_);
+}
+
+Result<Ticket> Admission::enter_link() {
+  if (Result<void> admitted = may_enter_tcpstore(); !admitted) return admitted.error();
+  Result<Ticket> ticket = enter_own();
+  if (ticket) ticket->also_count(tcpstore_);
+  return ticket;
 }
 
 std::optional<Ticket> Admission::enter_for_probes() {

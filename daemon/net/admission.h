@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits the number of connections: in total, so that file descriptors remain for the files of the
-// state, and per address, so that one machine cannot use up all connections.
+// state, and per address, so that one machine cannot use up all connections. Clients of TCPStore
+// leave an eighth to native clients and HTTP: without these nobody could see what is wrong.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ class Ticket {
   Ticket() = default;
   /// Counts the connection in `a` and, if `b` is not null, also in `b`.
   explicit Ticket(std::shared_ptr<Count> a, std::shared_ptr<Count> b = nullptr)
-      : counts_{std::move(a), std::move(b)} {
+      : counts_{std::move(a), std::move(b), nullptr} {
     for (const auto& count : counts_) {
       if (count) ++*count;
     }
@@ -37,6 +38,12 @@ class Ticket {
     std::swap(kept_, other.kept_);
     return *this;
   }
+  /// Counts the connection in `c`, too.
+  void also_count(std::shared_ptr<Count> c) {
+    if (counts_[2]) --*counts_[2];
+    counts_[2] = std::move(c);
+    if (counts_[2]) ++*counts_[2];
+  }
   /// Keeps `what` until the connection has ended.
   void keep(std::shared_ptr<const void> what) { kept_ = std::move(what); }
   ~Ticket() {
@@ -46,7 +53,7 @@ class Ticket {
   }
 
  private:
-  std::array<std::shared_ptr<Count>, 2> counts_;
+  std::array<std::shared_ptr<Count>, 3> counts_;
   std::shared_ptr<const void> kept_;
 };
 
@@ -70,6 +77,15 @@ class Admission {
   /// there are too many of all.
   Result<Ticket> enter_own();
 
+  /// Fails with quota_exceeded if there are too many connections of TCPStore, of which some are to
+  /// other daemons.
+  Result<void> may_enter_tcpstore() const;
+  /// Ticket::also_count() of the connections of TCPStore.
+  const std::shared_ptr<Ticket::Count>& of_tcpstore() const { return tcpstore_; }
+  /// Counts a connection to another daemon for a client of TCPStore, whose own connection is
+  /// counted already. Fails as may_enter_tcpstore() and enter_own() do.
+  Result<Ticket> enter_link();
+
   /// Counts a connection that is kept only until its refusal is sent. Returns nothing if there are
   /// too many such connections.
   std::optional<Ticket> enter_for_probes();
@@ -80,6 +96,7 @@ class Admission {
   std::size_t limit_;
   std::size_t per_address_;
   std::shared_ptr<Ticket::Count> all_ = std::make_shared<Ticket::Count>(0);
+  std::shared_ptr<Ticket::Count> tcpstore_ = std::make_shared<Ticket::Count>(0);
   std::shared_ptr<Ticket::Count> refused_ = std::make_shared<Ticket::Count>(0);
   std::map<boost::asio::ip::address, std::shared_ptr<Ticket::Count>> by_address_;
 };

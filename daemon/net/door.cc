@@ -77,7 +77,7 @@ asio::awaitable<Result<void>> read_reply(tcp::socket& socket) {
 
 void Door::connect(const std::string& client, const ListenerSettings& settings,
                    const std::vector<std::string>& addresses,
-                   std::function<void(std::shared_ptr<Stream>)> then) {
+                   std::function<void(Result<std::shared_ptr<Stream>>)> then) {
   native::DoorFrame frame;
   frame.peer = client;
   frame.job = settings.tcpstore_job;
@@ -87,16 +87,16 @@ void Door::connect(const std::string& client, const ListenerSettings& settings,
                  asio::detached);
 }
 
-asio::awaitable<void> Door::connect_to_any(std::vector<std::string> addresses,
-                                           native::DoorFrame frame,
-                                           std::function<void(std::shared_ptr<Stream>)> then) {
+asio::awaitable<void> Door::connect_to_any(
+    std::vector<std::string> addresses, native::DoorFrame frame,
+    std::function<void(Result<std::shared_ptr<Stream>>)> then) {
   for (const std::string& address : addresses) {
     frame.key = of_.directory.fleet()->door_key_at(address);
     const Result<std::shared_ptr<Stream>> link = co_await connect_to(address, frame);
-    if (link) co_return then(*link);
+    if (link || link.error().code == Code::quota_exceeded) co_return then(link);
     log_not_taken(address, frame.peer, link.error());
   }
-  then(nullptr);
+  then(core::unavailable("the owner has not taken the connection"));
 }
 
 asio::awaitable<Result<std::shared_ptr<Stream>>> Door::connect_to(const std::string& address,
@@ -106,7 +106,7 @@ asio::awaitable<Result<std::shared_ptr<Stream>>> Door::connect_to(const std::str
   }
   const auto parts = split_address(address);
   if (!parts || !parts->port) co_return core::unavailable("it advertises no host and port");
-  Result<Ticket> ticket = of_.admission.enter_own();
+  Result<Ticket> ticket = of_.admission.enter_link();
   if (!ticket) co_return ticket.error();
   const auto socket = std::make_shared<tcp::socket>(of_.loop);
   const auto resolver = std::make_shared<tcp::resolver>(of_.loop);
@@ -180,6 +180,9 @@ Result<std::shared_ptr<TcpStoreListener>> Door::admit(Stream& stream,
   if (!client) return client.error();
   const asio::ip::address address = unmapped(client->address());
   if (const Result<void> admitted = of_.admission.may_enter(address); !admitted) {
+    return admitted.error();
+  }
+  if (const Result<void> admitted = of_.admission.may_enter_tcpstore(); !admitted) {
     return admitted.error();
   }
   stream.serve_for(*client, of_.admission.enter(address));

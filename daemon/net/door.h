@@ -38,11 +38,12 @@ class Door {
   explicit Door(Daemon of) : of_(std::move(of)) {}
 
   /// Connects to the owner of the job of a listener, for a client of that listener; tries the
-  /// addresses in order. Calls `then` with a connection that carries the bytes of the client, or
-  /// with null if the owner has not taken it; the reason is in the log.
+  /// addresses in order. Calls `then` with a connection that carries the bytes of the client.
+  /// Fails with quota_exceeded if this daemon or the owner has no room for it, and otherwise with
+  /// unavailable if the owner has not taken it; the reason is in the log.
   void connect(const std::string& client, const ListenerSettings& settings,
                const std::vector<std::string>& addresses,
-               std::function<void(std::shared_ptr<Stream>)> then);
+               std::function<void(Result<std::shared_ptr<Stream>>)> then);
 
   /// Returns whether the first bytes of a connection are the whole frame of a door.
   static bool knocks(std::string_view head);
@@ -53,7 +54,7 @@ class Door {
 
  private:
   asio::awaitable<void> connect_to_any(std::vector<std::string> addresses, native::DoorFrame frame,
-                                       std::function<void(std::shared_ptr<Stream>)> then);
+                                       std::function<void(Result<std::shared_ptr<Stream>>)> then);
   asio::awaitable<Result<std::shared_ptr<Stream>>> connect_to(const std::string& address,
                                                               const native::DoorFrame& frame);
   Result<std::shared_ptr<TcpStoreListener>> admit(Stream& stream, const native::DoorFrame& frame);

@@ -24,6 +24,7 @@ class NativeSession final : public core::NativeChannels, public FramedSession {
   NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
       : NativeChannels(shard.host(), next_connection()),
         FramedSession(Protocol::native, std::move(stream), context, shard),
+        client_(FramedSession::stream().address().to_string()),
         deadline_(shard.loop()) {}
 
   void start();
@@ -45,11 +46,13 @@ class NativeSession final : public core::NativeChannels, public FramedSession {
   void send(const native::ReplyHeader& header, const Reply& reply) override;
   void refuse_bytes(const native::RequestHeader& header, const Failure& reason) override;
   void taken(const OpInfo& op) override { shard().tally().request(Protocol::native, op); }
+  std::string client() const override { return client_; }
   void unknown_op() override {
     context().metrics.protocol_error(Protocol::native, Code::unknown_op);
   }
   void check_silence();
 
+  const std::string client_;     // its address
   asio::steady_timer deadline_;  // the deadline of the hello, then the time of each check_silence()
   std::uint64_t heard_turn_ = 0;  // the value of taken_turn() at the last check for silence
   unsigned silent_checks_ = 0;    // in a row

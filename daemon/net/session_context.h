@@ -13,6 +13,7 @@
 
 namespace c10dd::daemon {
 
+class Admission;
 class Door;
 class Metrics;
 class Shard;
@@ -32,6 +33,9 @@ struct SessionContext {
   /// Passes connections on to other daemons; null if there are none.
   /// Called on the loop that accepts connections.
   Door* door = nullptr;
+  /// Counts the connections of TCPStore; null: they are not counted.
+  /// Called on the loop that accepts connections.
+  Admission* admission = nullptr;
 };
 
 }  // namespace c10dd::daemon

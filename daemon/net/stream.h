@@ -119,6 +119,8 @@ class Stream {
 
   /// Keeps `what` until the connection has ended, also after move_to().
   void keep(std::shared_ptr<const void> what) { ticket_.keep(std::move(what)); }
+  /// Counts the connection in `count`, too, until it has ended.
+  void also_count(std::shared_ptr<Ticket::Count> count) { ticket_.also_count(std::move(count)); }
   std::string take_head() { return std::exchange(head_, {}); }
 
  protected:

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "daemon/metrics/metrics.h"
+#include "daemon/net/admission.h"
 #include "daemon/net/door.h"
 #include "daemon/net/ended_connections.h"
 #include "daemon/net/framed_session.h"
@@ -109,8 +110,11 @@ void TcpStoreReception::locate() {
     self->here_ = owner->here();
     if (self->here_) return self->go_on();
     context.door->connect(self->stream_->peer(), self->listener_->settings, owner->addresses,
-                          [self](const std::shared_ptr<Stream>& link) {
-                            link ? self->pass_on(link) : self->locate_later();
+                          [self](const Result<std::shared_ptr<Stream>>& link) {
+                            if (link) return self->pass_on(*link);
+                            // Who waits for room holds a place that others wait for.
+                            const bool no_room = link.error().code == Code::quota_exceeded;
+                            no_room ? self->refuse(link.error()) : self->locate_later();
                           });
   });
 }
@@ -211,6 +215,7 @@ TcpStoreListener::TcpStoreListener(const SessionContext& its_context, ListenerSe
 void TcpStoreListener::begin(Stream& stream) {
   context.metrics.connection_opened(Protocol::tcpstore);
   if (count) stream.keep(count());
+  if (context.admission) stream.also_count(context.admission->of_tcpstore());
 }
 
 void end_tcpstore(const TcpStoreConnection& connection) {
@@ -232,7 +237,10 @@ WireProtocol tcpstore_protocol(std::shared_ptr<TcpStoreListener> listener) {
   entry.protocol = Protocol::tcpstore;
   entry.recognise = recognise_tcpstore;
   entry.admits = [listener](const Stream& stream) -> Result<void> {
-    if (stream.is_local() || listener->settings.tcpstore_from.has(stream.address())) return {};
+    if (stream.is_local() || listener->settings.tcpstore_from.has(stream.address())) {
+      const Admission* const admission = listener->context.admission;
+      return admission ? admission->may_enter_tcpstore() : Result<void>();
+    }
     return failure(Code::permission_denied,
                    "TCPStore is not allowed from {}, because it has no authentication; add the "
                    "address to --tcpstore-from",

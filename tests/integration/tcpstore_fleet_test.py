@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCPStore clients that connect to any daemon of a fleet: all connections of one listener's job meet at its
 owner, under their own addresses, whichever daemon has accepted them."""
+import concurrent.futures
+import contextlib
 import itertools
 import json
 import os
@@ -17,7 +19,7 @@ import pytorch_test
 import at_once
 from daemon import SLOWDOWN, Daemon
 from fleet_test import LEASE, PATIENCE, Fleet
-from tcpstore_wire import Client, OldClient
+from tcpstore_wire import PING, VALIDATE, Client, OldClient
 
 PIDS = itertools.count(1000)
 RANK_KEY = b"/default_pg/0//cpu//0/0"
@@ -390,6 +392,39 @@ class OneHost(LeasedPorts):
         self.first.kill()  # the other one takes the port over
         self.wait_for("the port", lambda: self.opens(self.second, port))
         self.assertEqual([1, 2], [self.client(self.second, port=port).join() for _ in range(2)])
+
+
+class NoRoom(Doors):
+    """Clients at a door, which need two places there, and one at the owner."""
+    options = ["--lease", str(LEASE), "--max-connections", "40"]
+
+    def crowd(self, count):
+        """So many clients of the second daemon at once: those that were served, and all that were closed."""
+        def come(number):
+            ping = VALIDATE + bytes([PING]) + struct.pack("<I", number)
+            client = Client(self.second.address, ping)
+            client.socket.settimeout(5 * SLOWDOWN)
+            return client, client.receive(4) != b"" and client.add(b"crowd") is not None
+        with concurrent.futures.ThreadPoolExecutor(count) as pool:
+            came = list(pool.map(come, range(5000, 5000 + count)))
+        return [client for client, served in came if served], [client for client, served in came if not served]
+
+    def test_a_crowd_at_a_door_is_served_or_closed_and_shuts_nobody_out(self):
+        self.launch(self.first)
+        for wave in range(3):
+            began = time.monotonic()
+            served, closed = self.crowd(60)
+            self.assertLess(time.monotonic() - began, 4 * SLOWDOWN, "somebody has waited for the time-out")
+            self.assertGreaterEqual(len(served), 10, f"wave {wave}: {self.logs()}")
+            for daemon in self.fleet:
+                self.assertEqual(200, daemon.http("/readyz")[0])
+                client, reply = self.open(daemon, "native")
+                client.close()
+                self.assertIn(reply.code, ("ok", "not_owner"), reply)
+            for client in served:
+                self.assertGreater(client.add(b"crowd"), 0)
+            self.end(served + closed)
+        self.assertRegex(self.second.errors(), "event=refused .*too many connections")
 
 
 @unittest.skipUnless(pytorch_test.torch_is_there(), "PyTorch is not installed")

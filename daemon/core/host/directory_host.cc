@@ -92,15 +92,17 @@ Result<JobLocation> DirectoryHost::locate(const std::string& job, const std::str
   return location_of(*number);
 }
 
-void DirectoryHost::locate(const std::string& job, const std::string& run, HostLoop& back,
+void DirectoryHost::locate(const std::string& job, const std::string& run,
+                           const std::string& client, HostLoop& back,
                            std::function<void(Result<JobLocation>)> then) {
-  loop_.dispatch([this, job, run, &back, then = std::move(then)] {
+  loop_.dispatch([this, job, run, client, &back, then = std::move(then)] {
     const auto answer = [&back, then](const Result<JobLocation>& location) {
       back.dispatch([then, location] { then(location); });
     };
     // A change under way may have given the run a number that another daemon gives to another run.
     const bool shared = fleet_ && directory_ && !volatile_runs_.find(job, run);
-    if (shared && (busy_ || !directory_->find(job, run))) return locate_new(job, run, answer);
+    if (shared && !directory_->find(job, run)) return locate_paced(job, run, client, answer);
+    if (shared && busy_) return locate_new(job, run, answer);
     answer(locate(job, run));
   });
 }
@@ -121,6 +123,7 @@ void DirectoryHost::report_idle(const JobLocation& location, bool empty) {
 void DirectoryHost::end_turn() {
   const TimePoint now = time_.end_turn(loop_.now());
   if (volatile_runs_.next_deadline().value_or(TimePoint::max()) <= now) retire_volatile(now);
+  locate_due(now);
   if (!directory_) return;
   const auto next = directory_->next_deadline();
   if (next && *next <= now) retire();
@@ -131,10 +134,11 @@ std::optional<SteadyTime> DirectoryHost::next_wake() const {
   const auto durable = directory_ ? directory_->next_deadline() : std::nullopt;
   const auto in_memory = volatile_runs_.next_deadline();
   const auto expiry = next_expiry();
-  if (!durable && !in_memory && !expiry) return std::nullopt;
+  if (!durable && !in_memory && !expiry && paced_.empty()) return std::nullopt;
   const TimePoint never = TimePoint::max();
+  const TimePoint paced = paced_.empty() ? never : paced_.begin()->first;
   const TimePoint next =
-      std::min({durable.value_or(never), in_memory.value_or(never), expiry.value_or(never)});
+      std::min({durable.value_or(never), in_memory.value_or(never), expiry.value_or(never), paced});
   const SteadyTime clock = loop_.now();
   return clock + std::clamp(next - time_.now(clock), Duration::zero(), JobTime::kTurnInterval);
 }

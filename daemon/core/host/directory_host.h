@@ -27,6 +27,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,7 @@
 #include "daemon/core/host/directory_reading.h"
 #include "daemon/core/host/fleet_view.h"
 #include "daemon/core/host/job_host.h"
+#include "daemon/core/host/new_job_pace.h"
 #include "daemon/core/host/volatile_runs.h"
 
 namespace c10dd::core {
@@ -169,11 +171,12 @@ class DirectoryHost {
   /// PlainRuns gives but does not exist, and with the failures of Directory::open().
   Result<JobNumber> expect(const std::string& job, const std::string& run);
 
-  /// Finds the host of the job that a hello names. If the job is new, gives it a number. Fails as
-  /// expect() does. Calls `then` with the result on the loop `back`.
-  /// Thread-safe.
-  void locate(const std::string& job, const std::string& run, HostLoop& back,
-              std::function<void(Result<JobLocation>)> then);
+  /// Finds the host of the job that a hello names. If the job is new, gives it a number; in a
+  /// fleet, later if the client has made many; see NewJobPace. `client` is its address; empty: this
+  /// daemon. Fails as expect() does, and with unavailable if it would have to wait too long. Calls
+  /// `then` with the result on the loop `back`. Thread-safe.
+  void locate(const std::string& job, const std::string& run, const std::string& client,
+              HostLoop& back, std::function<void(Result<JobLocation>)> then);
 
   /// Handles a host's report that the last session of a job has ended. `empty` is true if the job
   /// has no rows worth keeping. The report is ignored if the directory has given out a newer lookup
@@ -244,6 +247,9 @@ class DirectoryHost {
   void erase_marked(std::vector<JobNumber> numbers);
   void locate_new(const std::string& job, const std::string& run,
                   std::function<void(Result<JobLocation>)> then);
+  void locate_paced(const std::string& job, const std::string& run, const std::string& client,
+                    std::function<void(Result<JobLocation>)> then);
+  void locate_due(TimePoint now);
 
   Result<JobNumber> number_of(const std::string& job, const std::string& run, Effects& effects);
   Result<JobNumber> number_of(const std::string& job, const std::string& run);
@@ -270,10 +276,12 @@ class DirectoryHost {
   JobTime time_;
   std::optional<FleetView> fleet_;
   std::deque<Change> changes_;  ///< of a shared engine; the first one is under way
-  DirectoryBatch decided_;      ///< the change that is being written
-  DirectoryMirror mirror_;      ///< of a shared engine: directory_ without `decided_`
-  bool busy_ = false;           ///< a change is being written, or the directory is being read
-  bool behind_ = false;         ///< another daemon has changed the directory
+  NewJobPace pace_;             ///< of a fleet
+  std::multimap<TimePoint, std::function<void()>> paced_;  ///< new jobs, by when they may be made
+  DirectoryBatch decided_;                                 ///< the change that is being written
+  DirectoryMirror mirror_;  ///< of a shared engine: directory_ without `decided_`
+  bool busy_ = false;       ///< a change is being written, or the directory is being read
+  bool behind_ = false;     ///< another daemon has changed the directory
   EndpointPorts* ports_ = nullptr;
   bool expiring_ = false;  ///< a change that ends endpoints is under way
   bool draining_ = false;

@@ -182,6 +182,31 @@ void DirectoryHost::locate_new(const std::string& job, const std::string& run,
           }});
 }
 
+/// As locate_new(), when the client may make another job.
+void DirectoryHost::locate_paced(const std::string& job, const std::string& run,
+                                 const std::string& client,
+                                 std::function<void(Result<JobLocation>)> then) {
+  const TimePoint now = job_time();
+  const std::optional<TimePoint> when = client.empty() ? now : pace_.next(client, now);
+  if (!when) {
+    return then(
+        unavailable(format("{} makes new jobs faster than {} a second, and so many wait "
+                           "already; make fewer jobs, or use one job with several runs",
+                           client, limits::kNewJobsPerSecond)));
+  }
+  if (*when <= now) return locate_new(job, run, std::move(then));
+  paced_.emplace(*when, [this, job, run, then = std::move(then)] {
+    directory_ ? locate_new(job, run, then) : then(closed());
+  });
+}
+
+void DirectoryHost::locate_due(TimePoint now) {
+  while (!paced_.empty() && paced_.begin()->first <= now) {
+    const auto due = paced_.extract(paced_.begin());
+    due.mapped()();
+  }
+}
+
 /// Retires the runs whose grace is over, and which this daemon owns.
 void DirectoryHost::retire_shared(const std::vector<NamedRun>& over) {
   struct Retirement {

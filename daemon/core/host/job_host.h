@@ -76,6 +76,7 @@ struct HelloRequest {
   Hello hello;
   /// Called on the connection's loop, before the reply; not called if the hello is refused.
   std::function<void(const JobRef&, const AttachmentRef&)> on_open;
+  std::string client = {};  ///< address of the client; empty: this daemon
 };
 
 /// The directory's reply to a lookup: it says which host serves the job.

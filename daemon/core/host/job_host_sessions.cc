@@ -61,6 +61,7 @@ void JobHost::hello(HelloRequest request) {
   if (open) return attach(known->second, request);
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
+  const std::string client = request.client;
   auto located = [this, request = std::move(request)](const Result<JobLocation>& found) mutable {
     if (!found) {  // if the engine is not open, another daemon may serve the job
       Failure reason = found.error();
@@ -78,7 +79,7 @@ void JobHost::hello(HelloRequest request) {
       owner.arrive(location, std::move(request));
     });
   };
-  directory_.locate(job, run, loop_, std::move(located));
+  directory_.locate(job, run, client, loop_, std::move(located));
 }
 
 void JobHost::lease_endpoint(const std::string& job, const LeaseEndpoint& request,

@@ -115,8 +115,8 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                            const JobRef& job, const AttachmentRef& attachment) {
     self->opened_on(number, job, attachment);
   };
-  host_.hello(
-      {shared_from_this(), header.channel, header.sequence, number_, std::move(hello), on_open});
+  host_.hello({shared_from_this(), header.channel, header.sequence, number_, std::move(hello),
+               on_open, client()});
 }
 
 /// Records that a job has opened a session. If the channel no longer exists, or now belongs to

@@ -59,6 +59,8 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
   virtual void refuse_bytes(const native::RequestHeader& header, const Failure& reason) = 0;
   /// Counts a request, for the metrics.
   virtual void taken(const OpInfo& op) = 0;
+  /// Returns the address of the client.
+  virtual std::string client() const { return {}; }
   /// Counts a request of an unknown operation, for the metrics.
   virtual void unknown_op() = 0;
 

@@ -70,6 +70,42 @@ TEST(Admission, SomeMayStandAsideToBeTold) {
   EXPECT_TRUE(admission.enter_for_probes());
 }
 
+TEST(Admission, ClientsOfTcpStoreLeaveRoomForOthers) {
+  Options options;
+  options.max_connections = 40;
+  Admission admission(options);
+  const auto from = boost::asio::ip::make_address("10.0.0.1");
+  std::vector<Ticket> inside;
+  for (int i = 0; i < 34; ++i) {
+    ASSERT_TRUE(admission.may_enter_tcpstore());
+    inside.push_back(admission.enter(from));
+    inside.back().also_count(admission.of_tcpstore());
+  }
+  {
+    const Result<Ticket> link = admission.enter_link();
+    ASSERT_TRUE(link) << link.error().detail;
+    EXPECT_EQ(admission.enter_link().error().detail,
+              "too many connections of TCPStore: 36 with this one, limit 35, since 5 of 40 are "
+              "kept for native clients and HTTP; raise --max-connections or the limit of open "
+              "files");
+    EXPECT_EQ(admission.may_enter_tcpstore().error().code, Code::quota_exceeded);
+  }
+  EXPECT_TRUE(admission.may_enter_tcpstore()) << "the link has ended";
+  std::vector<Ticket> others;
+  while (admission.may_enter(from)) others.push_back(admission.enter(from));
+  EXPECT_EQ(others.size(), 6U);
+  EXPECT_EQ(admission.enter_link().error().code, Code::quota_exceeded) << "no place at all";
+  others.clear();
+  inside.clear();
+  for (int i = 0; i < 35; ++i) {
+    Result<Ticket> link = admission.enter_link();
+    ASSERT_TRUE(link) << i << ": all places are free again";
+    inside.push_back(std::move(*link));
+  }
+  inside.front().also_count(admission.of_tcpstore());
+  EXPECT_FALSE(admission.may_enter_tcpstore()) << "counted once";
+}
+
 TEST(Admission, ForgetsAddressesThatAreGoneAndNoOthers) {
   Options options;
   options.max_connections_per_address = 1;
