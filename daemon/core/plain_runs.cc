@@ -61,11 +61,18 @@ PlainRuns::Outcome PlainRuns::bind(Connection connection, const Peer& peer, cons
                                    TimePoint now) {
   C10DD_ASSERT(!connections_.contains(connection));
   Outcome out;
+  const std::string rested = resting();
   out.run = choose(peer, first, out);
   const auto [run, added] = runs_.try_emplace(out.run);
   if (added) {
     run->second.began = now;
-    out.notes.push_back({"run_began", out.run, "first connection from " + describe(peer)});
+    out.resumed = out.run == rested;
+    const std::string from = "connection from " + describe(peer);
+    if (out.resumed) {
+      out.notes.push_back({"run_resumed", out.run, from});
+    } else {
+      out.notes.push_back({"run_began", out.run, "first " + from});
+    }
   }
   run->second.connections.insert(connection);
   Bound& bound = connections_[connection];
@@ -83,10 +90,10 @@ std::string PlainRuns::choose(const Peer& peer, const First& first, Outcome& out
   const bool overlooked = planted(joins ? Planted::own_run_forgotten : Planted::clone_to_current);
   if (own != nullptr && !overlooked) return own->run;
   if (current_.empty()) return new_run();
-  const Run& current = runs_.find(current_)->second;
-  if (!joins || !current.join_ended) return current_;
+  const auto current = runs_.find(current_);
+  if (!joins || current == runs_.end() || !current->second.join_ended) return current_;
   const std::string before = current_;
-  const std::size_t left = current.joined;
+  const std::size_t left = current->second.joined;
   std::string run = new_run();
   if (left > 0) {
     out.notes.push_back(
@@ -132,13 +139,20 @@ PlainRuns::Outcome PlainRuns::closed(Connection connection) {
   return out;
 }
 
+void PlainRuns::retired(const std::string& run) {
+  if (!run.empty() && run == resting()) current_.clear();
+}
+
 std::optional<PlainRuns::Outcome> PlainRuns::end(const std::string& run, const std::string& why) {
   const auto found = runs_.find(run);
-  if (found == runs_.end()) return std::nullopt;
+  if (found == runs_.end() && (run.empty() || run != resting())) return std::nullopt;
   Outcome out;
   out.reason = why;
-  out.close.assign(found->second.connections.begin(), found->second.connections.end());
+  if (found != runs_.end()) {
+    out.close.assign(found->second.connections.begin(), found->second.connections.end());
+  }
   for (const Connection connection : out.close) forget(connection, why, out);
+  retired(run);
   return out;
 }
 
@@ -151,7 +165,8 @@ void PlainRuns::forget(Connection connection, std::string_view cause, Outcome& o
   run.connections.erase(connection);
   if (bound.joined) {
     --run.joined;
-    run.join_ended = !planted(Planted::join_end_forgotten);
+    const bool counts = run.has_ranks || planted(Planted::run_opened_early);
+    if (counts) run.join_ended = !planted(Planted::join_end_forgotten);
   }
   for (const std::string& key : bound.rank_keys) {
     const auto holder = run.rank_keys.find(key);
@@ -166,7 +181,8 @@ void PlainRuns::forget(Connection connection, std::string_view cause, Outcome& o
     if (process->second.empty()) processes_.erase(process);
   }
   if (run.connections.empty()) {
-    if (current_ == bound.run) current_.clear();
+    const bool rests = !run.has_ranks && !planted(Planted::run_opened_early);
+    if (current_ == bound.run && !rests) current_.clear();
     out.ended.push_back(bound.run);
     out.notes.push_back({"run_ended", bound.run, std::string(cause)});
     rank_keys_ -= run.rank_keys.size();
@@ -224,6 +240,7 @@ PlainRuns::Outcome PlainRuns::set_keys(Connection connection, const std::vector<
 
 /// Notes that a connection was the last to set a rank's key.
 void PlainRuns::hold_key(Run& run, Connection connection, std::string_view key) {
+  run.has_ranks = true;
   auto known = run.rank_keys.find(key);
   if (known == run.rank_keys.end()) {
     if (rank_keys_ >= kRankKeys) return;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells apart the launches of stock PyTorch that use one job without naming a run. The first store
 // request of a connection binds the connection to a run; see bind(). A run ends with its last bound
-// connection. Pure: the caller passes the time, and carries out what a call returns. One object
+// connection. Only keys by which ranks tell their addresses (rank_keys.h) show that a launch has
+// begun: without them the port is a store, whose clients come and go and find the keys of those
+// before them. Pure: the caller passes the time, and carries out what a call returns. One object
 // serves one job.
 //
 // The end of a connection must reach closed() before a later join reaches bind(), whichever loop
@@ -50,7 +52,7 @@ class PlainRuns {
   };
   static First first_request(const Request& request);
 
-  /// An entry for the log. `what` is run_began, run_ended, launch_split or rank_taken.
+  /// An entry for the log. `what` is run_began, run_resumed, run_ended, launch_split or rank_taken.
   struct Note {
     std::string_view what;
     std::string run;
@@ -60,6 +62,7 @@ class PlainRuns {
   /// What the shell must carry out.
   struct Outcome {
     std::string run = {};                ///< of bind(): the run of the connection
+    bool resumed = false;                ///< of bind(): this run had ended, and goes on
     bool refused = false;                ///< of set_key() and set_keys(): no key must be set
     std::vector<Connection> close = {};  ///< ascending; each counts as closed from now on
     std::string reason = {};             ///< why these connections are closed
@@ -70,10 +73,12 @@ class PlainRuns {
   /// Binds a connection, which is not bound yet, to a run:
   ///   rendezvous  the run of the rendezvous ID
   ///   join        the run in which the process has a live joined connection; else the current run
-  ///               if none of its joined connections has ended; else a new run, current from then
-  ///               on
+  ///               if none of its joined connections has ended since a rank's key was set in it;
+  ///               else a new run, current from then on
   ///   other       the run of the process's newest live connection; else the current run; else a
   ///               new run, current from then on
+  /// A run in which no rank's key was set is current also after its last connection has ended,
+  /// until retired() is called: see resting().
   Outcome bind(Connection connection, const Peer& peer, const First& first, TimePoint now);
 
   /// Notes that a bound connection has sent a join after its first request.
@@ -81,6 +86,11 @@ class PlainRuns {
 
   /// Notes that a connection has ended. Has no effect if it is not bound, or counts as closed.
   Outcome closed(Connection connection);
+
+  /// Returns the current run if it has ended, and goes on with the next connection; else nothing.
+  std::string resting() const { return runs_.contains(current_) ? std::string() : current_; }
+  /// Notes that the keys of a run that has ended are erased, so that it cannot go on.
+  void retired(const std::string& run);
 
   /// Decides whether a bound connection may set a key. A rank's key (rank_keys.h) that a live
   /// connection of another process has set is not set again: the connection is closed. All
@@ -92,7 +102,8 @@ class PlainRuns {
   Outcome set_keys(Connection connection, const std::vector<std::string>& keys, bool blocked,
                    TimePoint now);
 
-  /// Ends a run: closes all its connections. Returns nothing if the run is unknown.
+  /// Ends a run: closes all its connections, and no other connection resumes it. Returns nothing
+  /// if the run is unknown.
   std::optional<Outcome> end(const std::string& run, const std::string& why);
 
   struct Rank {
@@ -126,7 +137,8 @@ class PlainRuns {
   };
   struct Run {
     TimePoint began;
-    bool join_ended = false;  // one of its joined connections has ended
+    bool has_ranks = false;   // a rank's key was set
+    bool join_ended = false;  // since then, one of its joined connections has ended
     std::size_t joined = 0;   // live connections that have joined
     std::set<Connection> connections = {};
     std::map<std::string, Holder, std::less<>> rank_keys = {};  // by whom each was set last
@@ -147,7 +159,7 @@ class PlainRuns {
   void forget(Connection connection, std::string_view cause, Outcome& out);
 
   std::uint64_t runs_so_far_ = 0;
-  std::string current_;  // name of a run; empty: there is none
+  std::string current_;  // name of a run, which may be resting; empty: there is none
   std::map<std::string, Run, std::less<>> runs_;
   std::map<Connection, Bound> connections_;
   std::uint64_t bound_so_far_ = 0;

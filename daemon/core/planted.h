@@ -43,10 +43,12 @@ enum class Planted {
   reservation_kept,    ///< fault: an item is still kept for a session that has ended
   call_kept,           ///< fault: a rank still counts as having published a call that was dropped
 
-  // in PlainRuns; the stories of launches in plain_runs_stories_test find these faults
+  // in PlainRuns and VolatileRuns; the stories of launches find these faults (launch_stories.h)
   join_end_forgotten,  ///< fault: a launch shares the run of the launch before it
-  own_run_forgotten,   ///< fault: a process that joins again leaves its run
-  clone_to_current,    ///< fault: a further connection of a process is bound to another run
+  run_opened_early,   ///< fault: a client of a store does not see the keys of the clients before it
+  ended_run_kept,     ///< fault: a run that has ended keeps its place although there is no other
+  own_run_forgotten,  ///< fault: a process that joins again leaves its run
+  clone_to_current,   ///< fault: a further connection of a process is bound to another run
   rank_key_set_again,  ///< fault: two processes set the key of one rank
   young_run_spared,    ///< fault: ranks of a young run go on after a stranger had a rank's key
   quiet_run_closed,    ///< fault: a quiet run is closed because of a newcomer

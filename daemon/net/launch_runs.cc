@@ -2,9 +2,11 @@
 #include "daemon/net/launch_runs.h"
 
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
+#include "daemon/shard/event_log.h"
 #include "daemon/shard/log_line.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -15,6 +17,7 @@ namespace c10dd::daemon {
 namespace {
 
 constexpr std::string_view kJoinKey = "init/";
+constexpr std::chrono::seconds kRestChecked{1};
 
 bool is_join(const tcpstore::MessageHead& message) {
   return message.query == tcpstore::Query::add && message.key == kJoinKey;
@@ -73,11 +76,13 @@ void LaunchRuns::after_ends(std::function<void()> then) {
 Result<std::string> LaunchRuns::bind_here(const Client& client,
                                           const core::PlainRuns::First& first) {
   handle_ends();
+  check_resting();
   const core::PlainRuns::Outcome outcome =
       runs_.bind(client.connection, {client.address, client.pid}, first, directory_.now());
   connections_.try_emplace(client.connection);
   carry_out(outcome);
-  Result<void> good = directory_.open(outcome.run);
+  if (outcome.resumed) directory_.resume(outcome.run, client.address);
+  Result<void> good = directory_.open(outcome.run, client.address);
   try {
     if (good && client.socket >= 0) ended_.watch(client.socket, client.connection);
   } catch (const std::system_error& error) {
@@ -91,12 +96,28 @@ Result<std::string> LaunchRuns::bind_here(const Client& client,
   return outcome.run;
 }
 
-/// Keeps the claim on the job while runs have connections. Another daemon that owns the job begins
-/// runs of its own: then the runs here end.
+/// Keeps the claim on the job while runs have connections, or one can be resumed. Another daemon
+/// that owns the job begins runs of its own: then the runs here end.
 void LaunchRuns::keep_claim() {
   claim_->keep([weak = weak_from_this()](const Failure& why) {
     if (const auto self = weak.lock()) self->end_all(why);
   });
+}
+
+void LaunchRuns::release_claim() {
+  check_resting();
+  if (!claim_ || !connections_.empty()) return;
+  if (runs_.resting().empty()) return claim_->release();
+  rest_timer_.expires_after(kRestChecked);
+  rest_timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
+    const auto self = cancelled ? nullptr : weak.lock();
+    if (self) self->release_claim();
+  });
+}
+
+void LaunchRuns::check_resting() {
+  const std::string resting = runs_.resting();
+  if (!resting.empty() && !directory_.keeps(resting)) runs_.retired(resting);
 }
 
 void LaunchRuns::end_all(const Failure& why) {
@@ -105,6 +126,7 @@ void LaunchRuns::end_all(const Failure& why) {
       carry_out(*outcome);
     }
   }
+  runs_.retired(runs_.resting());
 }
 
 void LaunchRuns::opened(std::uint64_t connection, std::function<void(Failure)> close) {
@@ -145,7 +167,7 @@ void LaunchRuns::ended(std::uint64_t connection) {
 void LaunchRuns::forget(std::uint64_t connection) {
   connections_.erase(connection);
   carry_out(runs_.closed(connection));
-  if (claim_ && connections_.empty()) claim_->release();
+  release_claim();
 }
 
 Result<void> LaunchRuns::end(const std::string& run) {
@@ -167,8 +189,9 @@ void LaunchRuns::handle_ends() {
 void LaunchRuns::carry_out(const core::PlainRuns::Outcome& outcome) {
   for (const core::PlainRuns::Note& note : outcome.notes) {
     const bool warns = note.what == "launch_split" || note.what == "rank_taken";
-    log_as(warns ? LogLevel::warn : LogLevel::info, "event={} job={} run={} detail={}", note.what,
-           job_, note.run, Sentence{printable(note.detail, 1024)});
+    log_run_event(std::chrono::steady_clock::now(), warns ? LogLevel::warn : LogLevel::info,
+                  "event={} job={} run={} detail={}", note.what, job_, note.run,
+                  Sentence{printable(note.detail, 1024)});
   }
   for (const std::uint64_t connection : outcome.close) {
     const auto found = connections_.find(connection);

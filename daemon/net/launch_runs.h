@@ -5,6 +5,7 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,8 +23,13 @@ class LaunchRuns final : public TcpStoreRuns, public std::enable_shared_from_thi
  public:
   /// What a run is made of. Called on the loop that accepts connections.
   struct Directory {
-    std::function<Result<void>(const std::string& run)> open;
+    /// Makes a run, unless it is live. `address` is that of its first client.
+    std::function<Result<void>(const std::string& run, const std::string& address)> open;
     std::function<void(const std::string& run)> end;
+    /// Makes a run live again that has ended and is kept.
+    std::function<void(const std::string& run, const std::string& address)> resume;
+    /// Returns whether the keys of a run that has ended are still there.
+    std::function<bool(const std::string& run)> keeps;
     std::function<TimePoint()> now;
   };
 
@@ -35,7 +41,8 @@ class LaunchRuns final : public TcpStoreRuns, public std::enable_shared_from_thi
       : loop_(loop),
         job_(std::move(job)),
         directory_(std::move(directory)),
-        claim_(std::move(claim)) {}
+        claim_(std::move(claim)),
+        rest_timer_(loop) {}
 
   void locate(std::function<void(Result<Owner>)> then) override;
   void bind(const Client& client, const tcpstore::MessageHead& first,
@@ -63,6 +70,8 @@ class LaunchRuns final : public TcpStoreRuns, public std::enable_shared_from_thi
   Result<std::string> bind_here(const Client& client, const core::PlainRuns::First& first);
   void after_ends(std::function<void()> then);
   void keep_claim();
+  void release_claim();
+  void check_resting();
   void end_all(const Failure& why);
   void handle_ends();
   void forget(std::uint64_t connection);
@@ -72,6 +81,7 @@ class LaunchRuns final : public TcpStoreRuns, public std::enable_shared_from_thi
   const std::string job_;
   const Directory directory_;
   const std::shared_ptr<core::RunClaim> claim_;
+  boost::asio::steady_timer rest_timer_;  ///< while only a resting run needs the claim
   core::PlainRuns runs_;
   EndedConnections ended_;
   std::map<std::uint64_t, Connection> connections_;

@@ -281,8 +281,14 @@ void EngineHost::forget(std::vector<JobNumber> jobs, std::function<void(bool)> t
 }
 
 void EngineHost::struck_out(const core::Directory::NamedRun& entry, std::string_view how) {
-  log_info("event={}_{} number={} job={} run={}", entry.run.empty() ? "job" : "run", how,
-           entry.number, entry.job, entry.run);
+  constexpr const char* kLine = "event={}_{} number={} job={} run={}";
+  const char* const what = entry.run.empty() ? "job" : "run";
+  if (core::VolatileRuns::owns(entry.number)) {
+    log_run_event(std::chrono::steady_clock::now(), LogLevel::info, kLine, what, how, entry.number,
+                  entry.job, entry.run);
+  } else {
+    log_info(kLine, what, how, entry.number, entry.job, entry.run);
+  }
 }
 
 void EngineHost::end_turn() {

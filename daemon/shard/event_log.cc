@@ -67,6 +67,11 @@ void EventLog::write_refusal(const std::string& job, const core::RankRefused& re
            Sentence{printable(refused.detail, 1024)});
 }
 
+std::optional<std::uint64_t> pace_run_event(LogPace::Time now, LogLevel level) {
+  thread_local LogPace paces[2];  // of the loop
+  return paces[level == LogLevel::info ? 0 : 1].next(now);
+}
+
 void log_checkpoint(const std::string& path, const Result<void>& done) {
   const std::string cut = printable(path, 1024);
   const Sentence shown{cut};

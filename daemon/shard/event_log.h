@@ -8,6 +8,7 @@
 #include <string>
 
 #include "daemon/core/effects.h"
+#include "daemon/shard/log_line.h"
 #include "protocol/error.h"
 
 namespace c10dd::daemon {
@@ -44,6 +45,22 @@ class EventLog {
   LogPace refusals_;
   LogPace given_up_;
 };
+
+/// Returns how many lines about runs were skipped before the next one, which may be written. Returns
+/// nothing if it must be skipped. Of each level, each loop writes LogPace::kLines lines a second.
+std::optional<std::uint64_t> pace_run_event(LogPace::Time now, LogLevel level);
+
+/// Logs an event of a run that lives in memory, which clients can cause in any number; see
+/// pace_run_event(). The line event=run_events_skipped counts the others, before the next one that
+/// is written.
+template <class... T>
+void log_run_event(LogPace::Time now, LogLevel level,
+                   fmt::format_string<detail::LogValue<T>...> text, const T&... values) {
+  const std::optional<std::uint64_t> skipped = pace_run_event(now, level);
+  if (!skipped) return;
+  if (*skipped > 0) log_as(level, "event=run_events_skipped count={}", *skipped);
+  log_as<T...>(level, text, values...);
+}
 
 /// Logs the result of a checkpoint: its size, or the reason why it was not written.
 /// Blocks while it reads the sizes of the files. Must not be called on a loop's thread.

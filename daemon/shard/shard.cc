@@ -110,8 +110,11 @@ void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
                     slot->number, taken->owner, taken->epoch);
   }
   if (std::holds_alternative<core::JobServed>(event)) {
-    return log_info("event=job_loaded job={} number={} keys={} epoch={}", slot->name, slot->number,
-                    slot->job->stats().keys, slot->epoch);
+    constexpr const char* kLine = "event=job_loaded job={} number={} keys={} epoch={}";
+    const std::size_t keys = slot->job->stats().keys;
+    if (!slot->is_volatile) return log_info(kLine, slot->name, slot->number, keys, slot->epoch);
+    return log_run_event(std::chrono::steady_clock::now(), LogLevel::info, kLine, slot->name,
+                         slot->number, keys, slot->epoch);
   }
   log_error("event=job_load_failed job={} reason={}", slot->name,
             Sentence{std::get<core::JobLoadFailed>(event).reason});

@@ -22,6 +22,7 @@ from wire import Wire, frame, text
 
 HERE = pathlib.Path(__file__).parent
 PYTHON = os.environ.get("C10DD_TORCH_PYTHON", "/usr/bin/python3")
+RANK_KEY = b"/default_pg/0//cpu//0/0"
 PIDS = itertools.count(1000)
 LEASE_ENDPOINT = 67
 SHARDS = ("--shards", "2")
@@ -161,6 +162,8 @@ class EndpointsTest(unittest.TestCase):
         page = self.runs(daemon)["plain-1"]
         self.assertEqual((2, 2), (page["joined"], page["world_size"]))
         self.assertEqual(2, self.listed(daemon)["a"]["connections"])
+        first[0].set(RANK_KEY, b"address")
+        self.assertEqual(b"address", first[0].get(RANK_KEY))
         for rank in first:
             rank.close()
         second = [self.process(address) for _ in range(2)]

@@ -18,6 +18,7 @@ from tcpstore_wire import Client
 from wire import Wire
 
 BOUND = 1.0 * SLOWDOWN  # seconds, for each call
+RANK_KEY = b"/default_pg/0//cpu//0/0"
 PIDS = itertools.count(1000)
 
 
@@ -43,6 +44,8 @@ class Calls:
         with self.timed("launch"):
             for joined in (1, 2):
                 self.join(joined)
+        self.ranks[0].set(RANK_KEY, b"address")
+        assert self.ranks[0].get(RANK_KEY) == b"address"
         self.launches += 1
 
     def join(self, expected):
@@ -110,6 +113,8 @@ class Engines(unittest.TestCase):
             with contextlib.closing(Client.of_process(daemon.address, 1)) as before, \
                     contextlib.closing(Wire(daemon.address)) as native:
                 self.assertEqual(1, before.join())
+                before.set(RANK_KEY, b"address")
+                self.assertEqual(b"address", before.get(RANK_KEY))
                 self.assertEqual("ok", native.hello().code)
                 self.assertEqual("ok", native.set("k", "v").code)
                 stop(redis)

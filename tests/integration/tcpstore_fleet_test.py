@@ -73,6 +73,9 @@ class Doors(Fleet):
         return ranks
 
     def end(self, ranks):
+        """Ends ranks that have trained: one has told its address."""
+        ranks[0].set(RANK_KEY, b"address")
+        self.assertEqual(b"address", ranks[0].get(RANK_KEY))
         for rank in ranks:
             rank.close()
 

@@ -43,10 +43,15 @@ class Launches(unittest.TestCase):
         return client
 
     def launch(self, size):
-        """Ranks that have joined one run, which was empty."""
+        """Ranks that have joined one run, which was empty. The first one has told its address."""
         ranks = [self.process() for _ in range(size)]
         self.assertEqual(list(range(1, size + 1)), [rank.join() for rank in ranks])
+        self.tell_address(ranks[0])
         return ranks
+
+    def tell_address(self, rank, key=RANK_KEY):
+        rank.set(key, b"address")
+        self.assertEqual(b"address", rank.get(key))
 
     def end(self, ranks):
         for rank in ranks:
@@ -55,7 +60,7 @@ class Launches(unittest.TestCase):
     def test_a_launch_at_once_after_another_gets_a_fresh_run(self):
         for _ in range(100):
             self.end(self.launch(3))
-        self.assertIn("plain-100 ", self.daemon.errors())
+        self.assertIn('"plain-100"', self.daemon.http("/v1/jobs/torch")[1])
 
     def test_a_late_rank_joins_its_launch(self):
         self.launch(2)
@@ -77,6 +82,7 @@ class Launches(unittest.TestCase):
         self.assertEqual(1, first.join())
         second = self.process()
         self.assertEqual(2, second.join())
+        self.tell_address(first)
         second.close()
         self.launch(1)  # a fresh run, current from now on
         clone = self.process(pid)
@@ -88,8 +94,45 @@ class Launches(unittest.TestCase):
         self.assertEqual(1, self.process(pid).join())
         other = self.process()
         self.assertEqual(2, other.join())
+        self.tell_address(other)
         other.close()
         self.assertEqual(3, self.process(pid).join())
+
+    def test_clients_of_a_store_that_come_one_after_the_other_see_its_keys(self):
+        for number in range(1, 51):
+            client = self.process()
+            self.assertEqual(number, client.join())
+            client.set(b"/of%d" % number, b"value")
+            self.assertEqual(b"value", client.get_as_stock(b"/of%d" % number))
+            if number > 1:
+                self.assertEqual(b"value", client.get(b"/of%d" % (number - 1)))
+            client.close()
+        self.assertIn("event=run_resumed job=torch run=plain-1 ", self.daemon.errors())
+        self.assertNotIn("plain-2", self.daemon.errors())
+
+    def test_a_store_that_an_operator_ends_is_not_resumed(self):
+        client = self.process()
+        self.assertEqual(1, client.join())
+        client.close()
+        end = time.monotonic() + 20 * SLOWDOWN
+        while "event=run_ended" not in self.daemon.errors():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+        self.assertEqual(200, self.daemon.http("/v1/jobs/torch/runs/plain-1", method="DELETE")[0])
+        self.assertEqual(1, self.process().join())
+
+    def test_a_launch_after_clients_of_a_store(self):
+        pinned, passing = self.process(), self.process()
+        pinned.set(b"/k", b"v")
+        self.assertEqual(1, passing.join())
+        passing.close()
+        ranks = [self.process() for _ in range(3)]
+        for number, rank in enumerate(ranks):  # a rank does not wait for the others
+            self.assertEqual(number + 2, rank.join())
+            self.tell_address(rank, RANK_KEY[:-1] + b"%d" % number)
+        self.assertNotIn("event=launch_split", self.daemon.errors())
+        self.end(ranks[:1])
+        self.launch(2)
 
     def test_agents_of_a_rendezvous_have_a_run_of_their_own(self):
         state = message(COMPARE_SET, b"/torch.rendezvous.job7", b"", b"state")
@@ -166,8 +209,7 @@ class Launches(unittest.TestCase):
         for client in second:
             self.assertTrue(client.is_closed(1 * SLOWDOWN))
         third = self.launch(2)
-        third[0].set(RANK_KEY, b"mine")
-        self.assertEqual(b"mine", third[1].get_as_stock(RANK_KEY))
+        self.assertEqual(b"address", third[1].get_as_stock(RANK_KEY))
 
     def test_forked_children_that_outlive_their_launch(self):
         host, port = self.daemon.address

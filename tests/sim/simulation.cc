@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/sim/oracles.h"
+#include "tests/unit/core/launch_stories.h"
 
 namespace c10dd::sim {
 namespace {
@@ -256,6 +257,7 @@ Report Simulation::run() {
   if (strangers_ && !world_.violation()) check_strangers();
   if (!world_.violation()) fall_quiet();
   if (!world_.violation()) check_bounds();
+  if (const auto wrong = core::LaunchStory(seed_).tell()) world_.violated("launches", *wrong);
   // Where runs are retired soon, a job that is empty before the audit is forgotten.
   if (!world_.violation() && !swarm_.rollback && !swarm_.visits) audit();
   if (!world_.violation()) {

@@ -35,7 +35,10 @@ void DirectoryHost::end_volatile(const std::string& job, const std::string& run)
   const auto number = volatile_runs_.end(job, run, job_time());
   if (!number) return;
   JobHost& host = shell_.host_of(*number);
-  host.loop().dispatch([&host, number = *number] { host.end_volatile(number); });
+  host.loop().dispatch([this, &host, number = *number] {
+    loop_.dispatch(
+        [this, number, bytes = host.end_volatile(number)] { volatile_runs_.weigh(number, bytes); });
+  });
 }
 
 /// Returns the number of a run; if the run is new, gives it a number, with a row in `effects`.
@@ -122,7 +125,7 @@ void DirectoryHost::report_idle(const JobLocation& location, bool empty) {
 
 void DirectoryHost::end_turn() {
   const TimePoint now = time_.end_turn(loop_.now());
-  if (volatile_runs_.next_deadline().value_or(TimePoint::max()) <= now) retire_volatile(now);
+  if (volatile_runs_.next_deadline()) retire_volatile(now);
   locate_due(now);
   if (!directory_) return;
   const auto next = directory_->next_deadline();
@@ -160,7 +163,9 @@ void DirectoryHost::retire() {
   strike_out(std::move(retired), before, "retired");
 }
 
+/// While the memory is nearly full, retires one run before its time in each turn.
 void DirectoryHost::retire_volatile(TimePoint now) {
+  if (shell_.host_of(VolatileRuns::kFirst).growth().is_nearly_full()) volatile_runs_.make_room();
   for (const Directory::NamedRun& entry : volatile_runs_.tick(now)) {
     shell_.struck_out(entry, "retired");
     lookups_.erase(entry.number);

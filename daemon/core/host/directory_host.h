@@ -158,12 +158,21 @@ class DirectoryHost {
   /// Makes a volatile run, which a hello can name from now on, and returns its number. If a live
   /// volatile run has this name, returns its number. Needs no engine. Fails as VolatileRuns::open()
   /// does.
-  Result<JobNumber> open_volatile(const std::string& job, const std::string& run) {
-    return volatile_runs_.open(job, run);
+  Result<JobNumber> open_volatile(const std::string& job, const std::string& run,
+                                  const std::string& address) {
+    return volatile_runs_.open(job, run, address);
   }
-  /// Ends a volatile run: no hello finds it any more. Its sessions end when its grace is over. Has
-  /// no effect if no live run has this name.
+  /// Ends a volatile run: no hello finds it any more. Its sessions end when it is retired. Has no
+  /// effect if no live run has this name.
   void end_volatile(const std::string& job, const std::string& run);
+  /// Undoes end_volatile() as VolatileRuns::resume() does. Returns whether there was such a run.
+  bool resume_volatile(const std::string& job, const std::string& run, const std::string& address) {
+    return volatile_runs_.resume(job, run, address).has_value();
+  }
+  /// Returns true if resume_volatile() would find a run.
+  bool keeps_volatile(const std::string& job, const std::string& run) const {
+    return volatile_runs_.is_kept(job, run);
+  }
 
   /// Returns the number of the job that a hello will name. A new job gets a number and is marked as
   /// idle, so the directory retires the job after the grace if no hello comes. Fails with

@@ -37,6 +37,8 @@ class GrowthGate {
   void add_bytes(std::int64_t difference) { bytes_ += difference; }
   std::uint64_t bytes() const;
   std::uint64_t max_bytes() const { return max_bytes_; }
+  /// Returns true if less than a sixteenth of the memory is left: what nobody needs must go.
+  bool is_nearly_full() const { return bytes() > max_bytes_ - max_bytes_ / 16; }
 
   /// Sets the limits for the free bytes: room() is `little` if fewer than `reserve` bytes are free,
   /// and `none` if fewer than `minimum` are free. `what` names the disk in texts. If watch() is

@@ -160,7 +160,8 @@ class JobHost {
           Settings settings);
   ~JobHost();
 
-  HostLoop& loop() { return loop_; }  ///< Thread-safe.
+  HostLoop& loop() { return loop_; }                    ///< Thread-safe.
+  const GrowthGate& growth() const { return growth_; }  ///< Thread-safe.
 
   // ---- for the connections of this loop
 
@@ -238,8 +239,8 @@ class JobHost {
   /// number is not 0, the call has changed nothing.
   std::size_t close_job(JobNumber number);
   /// Notes that a volatile run has ended: each later hello must ask the directory, which no longer
-  /// finds the run.
-  void end_volatile(JobNumber number);
+  /// finds the run. Returns how many bytes the run has in memory.
+  std::uint64_t end_volatile(JobNumber number);
   /// Gives a job to another daemon: when all its changes are durable and their replies have left,
   /// the engine makes that daemon the owner. Then the sessions end with not_owner and its
   /// addresses. Calls `move.then` on this loop. Fails with not_found if the host does not serve the

@@ -246,9 +246,11 @@ void JobHost::report_idle(const JobRef& slot, const JobStats& stats) {
                          slot->job->empty());
 }
 
-void JobHost::end_volatile(JobNumber number) {
+std::uint64_t JobHost::end_volatile(JobNumber number) {
   const auto found = jobs_.find(number);
-  if (found != jobs_.end()) found->second->in_use = false;
+  if (found == jobs_.end()) return 0;
+  found->second->in_use = false;
+  return found->second->bytes;
 }
 
 void JobHost::end_series(JobNumber number) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Seeded stories of launches that use one job without naming a run: single, one after another,
-// overlapping, over the zombies of others. Each story checks what PlainRuns promises.
+// overlapping, over the zombies of others, and of clients that use the port as a store. Each story
+// checks what PlainRuns and VolatileRuns promise together.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/host/volatile_runs.h"
 #include "daemon/core/plain_runs.h"
 #include "protocol/format.h"
 
@@ -23,7 +25,7 @@ class LaunchStory {
   /// Tells the story. Returns what is wrong, if anything is.
   std::optional<std::string> tell() {
     old_ = chance(30);
-    switch (below(6)) {
+    switch (below(9)) {
       case 0:
         one_launch();
         break;
@@ -38,6 +40,15 @@ class LaunchStory {
         break;
       case 4:
         newcomers();
+        break;
+      case 5:
+        store_clients();
+        break;
+      case 6:
+        store_before_launch();
+        break;
+      case 7:
+        storm();
         break;
       default:
         agents();
@@ -68,7 +79,7 @@ class LaunchStory {
 
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
   bool chance(std::uint64_t percent) { return below(100) < percent; }
-  void time_passes() { now_ += std::chrono::milliseconds(below(2000)); }
+  void time_passes() { now_ += std::chrono::milliseconds(hurry_ ? 1 : below(2000)); }
   void a_minute_passes() { now_ += PlainRuns::kYoung + std::chrono::seconds(below(600)); }
   std::vector<std::size_t> shuffled(std::vector<std::size_t> list) {
     std::shuffle(list.begin(), list.end(), random_);
@@ -96,14 +107,27 @@ class LaunchStory {
   std::string bind(Process& process, const PlainRuns::First& first) {
     time_passes();
     const Connection connection = ++connections_;
+    memory_.tick(now_);
+    if (!memory_.is_kept(kJob, runs_.resting())) runs_.retired(runs_.resting());
     const PlainRuns::Outcome out = runs_.bind(connection, process.peer, first, now_);
-    expect(!ended_.contains(out.run) || first.kind == Kind::rendezvous,
+    expect(out.resumed || !ended_.contains(out.run) || first.kind == Kind::rendezvous,
            "a connection is bound to a run that has ended");
+    open(out, process.peer.address);
     process.open.push_back(connection);
     members_[out.run].insert(connection);
     owners_[connection] = static_cast<std::size_t>(&process - processes_.data());
     for (const PlainRuns::Note& note : out.notes) splits_ += note.what == "launch_split" ? 1 : 0;
     return out.run;
+  }
+
+  void open(const PlainRuns::Outcome& out, const std::string& address) {
+    if (out.resumed) {
+      expect(memory_.resume(kJob, out.run, address).has_value(), "a run without keys is resumed");
+      expect(!with_ranks_.contains(out.run), "the run of a launch that has ended is resumed");
+    }
+    expect(memory_.open(kJob, out.run, address).has_value(),
+           "a run is refused although others have ended");
+    ended_.erase(out.run);
   }
 
   void join(Process& process) {
@@ -136,7 +160,10 @@ class LaunchStory {
       const bool last = it->second.empty();
       const bool told = std::ranges::find(ended, it->first) != ended.end();
       expect(last == told, "a run ends before or after its last connection");
-      if (last) ended_.insert(it->first);
+      if (last) {
+        ended_.insert(it->first);
+        memory_.end(kJob, it->first, now_);
+      }
       it = last ? members_.erase(it) : std::next(it);
     }
   }
@@ -168,11 +195,12 @@ class LaunchStory {
     const bool taken = holder != held_.end() && alive(holder->second) &&
                        owner(holder->second) != owner(process.open.front());
     const Connection connection = process.open.front();
-    const PlainRuns::Outcome out = runs_.set_key(connection, key, waits, now_);
+    const PlainRuns::Outcome out = runs_.set_key(connection, {key}, waits, now_);
     expect(out.refused == taken, taken ? "two processes set the key of one rank"
                                        : "the key of a rank is refused although nobody has it");
     if (!out.refused) {
       held_[{run, key}] = connection;
+      with_ranks_.insert(run);
       process.keyed = true;
       return out;
     }
@@ -244,6 +272,8 @@ class LaunchStory {
   void end_all() {
     for (Process& process : processes_) end(process);
     expect(runs_.reports().empty(), "a run is left without connections");
+    memory_.tick(now_ + limits::kRunGrace);
+    expect(!memory_.next_deadline(), "a run that has ended is kept after its grace");
   }
 
   void one_launch() {
@@ -258,10 +288,11 @@ class LaunchStory {
   void one_after_another() {
     for (std::uint64_t left = 2 + below(4); left > 0; --left) {
       const std::size_t next = launch(world());
+      const std::set<std::string> taken = with_ranks_;
       join_all(next);
       if (chance(80)) key_all(next);
-      for (std::size_t before = 0; before < next; ++before) {
-        expect(!share(before, next), "a launch shares the run of a launch before it");
+      for (const std::string& run : runs_of(next)) {
+        expect(!taken.contains(run), "a launch shares the run of a launch before it");
       }
       const auto order = shuffled(launches_[next].processes);
       const std::size_t ends = 1 + below(order.size());
@@ -379,10 +410,78 @@ class LaunchStory {
     expect(set_key(replacement, role(0)).refused != dead, "an agent that has ended is in the way");
   }
 
+  bool is_open(std::size_t number) const {
+    return std::ranges::any_of(launches_[number].processes, [&](std::size_t process) {
+      return !processes_[process].open.empty();
+    });
+  }
+
+  /// Clients of a store, most of which end before the next one comes. Returns the run of the last.
+  std::string store_clients() {
+    const std::size_t clients = launch(2 + world());
+    std::string run;
+    for (const std::size_t number : shuffled(launches_[clients].processes)) {
+      Process& client = processes_[number];
+      if (!is_open(clients) && chance(10)) {
+        a_minute_passes();
+        run.clear();
+      }
+      for (std::uint64_t times = 1 + below(3); times > 0; --times) {
+        chance(70) ? join(client) : clone(client);
+        client.run = runs_.run_of(client.open.back());
+        expect(run.empty() || client.run == run,
+               "a client does not see the keys before it: " + client.run + ", not " + run);
+        run = client.run;
+        if (times > 1 || chance(70)) end(client);
+      }
+    }
+    return run;
+  }
+
+  /// A launch begins where clients of a store have ended. Its ranks do not wait for each other.
+  void store_before_launch() {
+    const std::string store = store_clients();
+    const std::size_t first = launch(world());
+    for (const std::size_t number : shuffled(launches_[first].processes)) {
+      join(processes_[number]);
+      expect(processes_[number].run == store, "a launch and the store before it are two runs");
+      set_key(processes_[number], rank_key(processes_[number].rank));
+    }
+    expect_trains(first);
+    expect(splits_ == 0, "a launch after a store is called split");
+    end(processes_[launches_[first].processes[below(2)]]);
+    const std::size_t second = launch(world());
+    join_all(second);
+    expect(!share(first, second), "a launch shares the run of a launch before it");
+  }
+
+  /// Far more runs begin and end than there are places, in less than a grace. A launch goes on.
+  void storm() {
+    const std::size_t only = launch(world());
+    join_all(only);
+    key_all(only);
+    hurry_ = true;
+    const std::size_t many = launch(static_cast<std::uint32_t>(3 * kRuns));
+    for (const std::size_t number : launches_[many].processes) {
+      Process& one = processes_[number];
+      bind(one, {Kind::rendezvous, "rdzv-storm" + std::to_string(number)});
+      end(one);
+    }
+    const std::size_t late = launch(1);
+    join_all(late);
+    expect_trains(only);
+  }
+
+  static constexpr const char* kJob = "torch";
+  static constexpr std::size_t kRuns = 12;
+
   std::mt19937_64 random_;
-  bool old_ = false;  // the ranks use PyTorch 1.13
+  bool old_ = false;    // the ranks use PyTorch 1.13
+  bool hurry_ = false;  // all happens within a grace
   TimePoint now_;
   PlainRuns runs_;
+  VolatileRuns memory_{{.runs = kRuns}};
+  std::set<std::string> with_ranks_;  // runs in which a rank's key was set
   std::vector<Launch> launches_;
   std::vector<Process> processes_;
   std::uint64_t pids_ = 0;

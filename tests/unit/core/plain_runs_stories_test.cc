@@ -28,7 +28,8 @@ TEST_P(PlainRunsFault, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, PlainRunsFault,
-                         testing::Values(Planted::join_end_forgotten, Planted::own_run_forgotten,
+                         testing::Values(Planted::join_end_forgotten, Planted::run_opened_early,
+                                         Planted::ended_run_kept, Planted::own_run_forgotten,
                                          Planted::clone_to_current, Planted::rank_key_set_again,
                                          Planted::young_run_spared, Planted::quiet_run_closed,
                                          Planted::dead_holder_counts));

@@ -1,55 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which run a connection is bound to: a test for each row of the table, and for each edge of it.
-#include "daemon/core/plain_runs.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "daemon/core/rank_keys.h"
+#include "tests/unit/core/plain_runs_world.h"
 
 namespace c10dd::core {
 namespace {
-
-using Kind = PlainRuns::First::Kind;
-using Connections = std::vector<PlainRuns::Connection>;
-using Names = std::vector<std::string>;
-
-class PlainRunsTest : public testing::Test {
- protected:
-  static PlainRuns::Peer peer(std::uint64_t pid, const std::string& address = "10.0.0.1") {
-    return {address, pid};
-  }
-  std::string join(PlainRuns::Connection connection, const PlainRuns::Peer& peer) {
-    return bind(connection, peer, {Kind::join, {}});
-  }
-  std::string other(PlainRuns::Connection connection, const PlainRuns::Peer& peer) {
-    return bind(connection, peer, {});
-  }
-  std::string bind(PlainRuns::Connection connection, const PlainRuns::Peer& peer,
-                   const PlainRuns::First& first) {
-    last_ = runs_.bind(connection, peer, first, now_);
-    EXPECT_EQ(runs_.run_of(connection), last_.run);
-    return last_.run;
-  }
-  Names close(PlainRuns::Connection connection) { return runs_.closed(connection).ended; }
-  PlainRuns::Outcome set(PlainRuns::Connection connection, const std::string& key,
-                         bool blocked = false) {
-    return runs_.set_key(connection, key, blocked, now_);
-  }
-  bool noted(std::string_view what) const {
-    return std::ranges::any_of(last_.notes,
-                               [&](const PlainRuns::Note& note) { return note.what == what; });
-  }
-  void pass(Duration time) { now_ += time; }
-
-  PlainRuns runs_;
-  PlainRuns::Outcome last_;
-  TimePoint now_;
-};
-
-constexpr const char* kRank0 = "/default_pg/0//cpu//0/0";
-constexpr const char* kRank3 = "/default_pg/0//cpu//0/3";
 
 TEST(RankKeys, AreThoseOfGlooNcclAndTheAgents) {
   EXPECT_EQ(rank_of_key("/default_pg/0//cpu//0/3"), 3U);
@@ -150,6 +105,7 @@ TEST_F(PlainRunsTest, AJoinIsInTheCurrentRunWhileNobodyHasEnded) {
 TEST_F(PlainRunsTest, AJoinAfterAnEndBeginsARun) {
   join(1, peer(1));
   join(2, peer(2));
+  set(1, kRank0);
   close(2);
   EXPECT_EQ(join(3, peer(3)), "plain-2");
   EXPECT_TRUE(noted("run_began"));
@@ -173,6 +129,7 @@ TEST_F(PlainRunsTest, ARunThatIsEndedSaysWhy) {
 TEST_F(PlainRunsTest, AProcessWithALiveJoinedConnectionStaysInItsRun) {
   join(1, peer(1));
   join(2, peer(2));
+  set(1, kRank0);
   close(2);
   EXPECT_EQ(join(3, peer(1)), "plain-1");
   EXPECT_EQ(join(4, peer(4)), "plain-2");
@@ -187,6 +144,7 @@ TEST_F(PlainRunsTest, AProcessWithALiveJoinedConnectionStaysInItsRun) {
 TEST_F(PlainRunsTest, AConnectionThatHasNotJoinedKeepsNobodyInItsRun) {
   other(1, peer(1));
   join(2, peer(2));
+  set(2, kRank0);
   close(2);
   EXPECT_EQ(join(3, peer(1)), "plain-2");
 }
@@ -194,6 +152,7 @@ TEST_F(PlainRunsTest, AConnectionThatHasNotJoinedKeepsNobodyInItsRun) {
 TEST_F(PlainRunsTest, APidThatIsNotKnownIsNoProcess) {
   join(1, peer(0));
   join(2, peer(0));
+  set(1, kRank0);
   close(2);
   EXPECT_EQ(join(3, peer(0)), "plain-2");
   EXPECT_EQ(other(4, peer(0)), "plain-2");
@@ -202,6 +161,7 @@ TEST_F(PlainRunsTest, APidThatIsNotKnownIsNoProcess) {
 TEST_F(PlainRunsTest, OthersFollowTheNewestConnectionOfTheirProcess) {
   EXPECT_EQ(other(1, peer(1)), "plain-1");  // a fresh one, which is current
   EXPECT_EQ(join(2, peer(2)), "plain-1");
+  set(2, kRank0);
   close(2);
   EXPECT_EQ(join(3, peer(3)), "plain-2");
   EXPECT_EQ(other(4, peer(1)), "plain-1");
@@ -218,6 +178,7 @@ TEST_F(PlainRunsTest, OthersFollowTheNewestConnectionOfTheirProcess) {
 TEST_F(PlainRunsTest, ARunEndsWithItsLastConnectionAndIsNotCurrentAnyMore) {
   join(1, peer(1));
   other(2, peer(2));
+  set(1, kRank0);
   EXPECT_EQ(close(1), Names{});
   EXPECT_EQ(close(2), Names{"plain-1"});
   EXPECT_EQ(close(2), Names{});
@@ -229,6 +190,7 @@ TEST_F(PlainRunsTest, ARunEndsWithItsLastConnectionAndIsNotCurrentAnyMore) {
 TEST_F(PlainRunsTest, AnEndThatIsNotCurrentChangesNothing) {
   join(1, peer(1));
   join(2, peer(2));
+  set(1, kRank0);
   close(2);
   EXPECT_EQ(join(3, peer(3)), "plain-2");
   EXPECT_EQ(close(1), Names{"plain-1"});
@@ -241,6 +203,7 @@ TEST_F(PlainRunsTest, ASecondStartAtOnceIsARunOfItsOwn) {
     for (std::uint64_t rank = 0; rank < 4; ++rank) {
       EXPECT_EQ(join(base + rank, peer(base + rank)), "plain-" + std::to_string(launch));
     }
+    EXPECT_FALSE(set(base + 1, kRank3).refused);
     close(base);  // one end is enough; the others are zombies that end later
     if (launch > 1) {
       for (std::uint64_t rank = 1; rank < 4; ++rank) close(base - 4 + rank);
@@ -255,6 +218,7 @@ TEST_F(PlainRunsTest, AJoinLaterOnIsAJoin) {
   runs_.joined(1);
   runs_.joined(99);
   EXPECT_EQ(runs_.reports().front().joined, 1U);
+  set(2, kRank0);
   close(1);
   EXPECT_EQ(runs_.reports().front().joined, 0U);
   EXPECT_EQ(join(3, peer(3)), "plain-2");
@@ -270,6 +234,7 @@ TEST_F(PlainRunsTest, TwoStoresInAProcessAreInOneRun) {
   EXPECT_EQ(join(1, peer(1)), "plain-1");
   EXPECT_EQ(join(2, peer(2)), "plain-1");
   EXPECT_EQ(join(3, peer(1)), "plain-1");
+  set(2, kRank3);
   close(1);  // one of its stores; a newcomer finds an end, the process itself does not
   EXPECT_EQ(join(4, peer(1)), "plain-1");
   EXPECT_EQ(join(5, peer(5)), "plain-2");
@@ -305,138 +270,89 @@ TEST_F(PlainRunsTest, AForkedChildKeepsTheConnectionAndSoTheRun) {
   EXPECT_TRUE(set(2, kRank0).refused);
 }
 
-// ---- the keys of ranks -------------------------------------------------------------------------
+// ---- a store ----------------------------------------------------------------------------------
 
-TEST_F(PlainRunsTest, AKeyOfARankIsSetByOneProcess) {
-  join(1, peer(11));
-  join(2, peer(12, "10.0.0.2"));
-  join(3, peer(13));
-  EXPECT_FALSE(set(1, kRank3).refused);
-  EXPECT_FALSE(set(1, kRank3).refused);
-  EXPECT_FALSE(set(2, kRank0).refused);
-  EXPECT_FALSE(set(2, "/any/key").refused);
-  EXPECT_FALSE(set(3, "/any/key").refused);
-  pass(PlainRuns::kYoung);
-  const PlainRuns::Outcome out = set(2, kRank3);
-  EXPECT_TRUE(out.refused);
-  EXPECT_EQ(out.close, Connections{2});
-  EXPECT_EQ(out.ended, Names{});
-  EXPECT_EQ(
-      out.reason,
-      "rank 3 is taken: key \"/default_pg/0//cpu//0/3\" of run plain-1 was set by 10.0.0.1 "
-      "(pid 11), which is connected, and is now set by 10.0.0.2 (pid 12); end the processes of "
-      "the other job, or lease an endpoint for each job, under a name of its own");
-  EXPECT_EQ(out.notes.front().what, "rank_taken");
-  EXPECT_EQ(runs_.reports().front().refused, out.reason);
-  EXPECT_EQ(runs_.run_of(2), "");
-  EXPECT_EQ(close(2), Names{});
-  EXPECT_EQ(join(4, peer(14)), "plain-2");  // the newcomer had joined: the next launch finds an end
+TEST_F(PlainRunsTest, ClientsOfAStoreThatComeOneAfterTheOtherAreInOneRun) {
+  other(1, peer(1));
+  for (std::uint64_t client = 2; client < 5; ++client) {
+    EXPECT_EQ(join(client, peer(client)), "plain-1");
+    EXPECT_EQ(close(client), Names{});
+  }
+  EXPECT_FALSE(noted("launch_split"));
 }
 
-TEST_F(PlainRunsTest, ARequestThatSetsARankThatIsTakenSetsNone) {
-  join(1, peer(1));
-  join(2, peer(2));
-  EXPECT_FALSE(runs_.set_keys(1, {kRank3, "/any/key"}, false, now_).refused);
-  pass(PlainRuns::kYoung);
-  const PlainRuns::Outcome out = runs_.set_keys(2, {kRank0, kRank3, "/other"}, false, now_);
-  EXPECT_TRUE(out.refused);
-  EXPECT_EQ(out.close, Connections{2});
-  join(3, peer(3));
-  EXPECT_FALSE(set(1, kRank0).refused) << "the connection that was closed holds it no more";
+TEST_F(PlainRunsTest, AStoreThatIsClosedAndOpenedAgainIsTheSame) {
+  EXPECT_EQ(join(1, peer(1)), "plain-1");
+  EXPECT_FALSE(last_.resumed);
+  EXPECT_EQ(close(1), Names{"plain-1"});
+  EXPECT_EQ(runs_.resting(), "plain-1");
+  EXPECT_TRUE(runs_.reports().empty());
+  EXPECT_EQ(join(2, peer(1)), "plain-1");
+  EXPECT_TRUE(last_.resumed);
+  EXPECT_TRUE(noted("run_resumed"));
+  EXPECT_EQ(runs_.resting(), "");
+  close(2);
+  EXPECT_EQ(other(3, peer(3)), "plain-1") << "without a join, too";
+  close(3);
+  EXPECT_EQ(bind(4, peer(4), {Kind::rendezvous, "rdzv-a"}), "rdzv-a");
+  EXPECT_FALSE(last_.resumed);
+  close(4);
+  EXPECT_EQ(runs_.resting(), "plain-1") << "a rendezvous changes nothing";
 }
 
-TEST_F(PlainRunsTest, AYoungRunEndsWithARankThatIsTaken) {
+TEST_F(PlainRunsTest, AStoreWhoseKeysAreErasedIsNotResumed) {
   join(1, peer(1));
-  join(2, peer(2));
-  other(3, peer(3));
-  set(1, kRank0);
-  pass(PlainRuns::kYoung - Duration(1));
-  const PlainRuns::Outcome out = set(2, kRank0);
-  EXPECT_EQ(out.close, (Connections{1, 2, 3}));
-  EXPECT_EQ(out.ended, Names{"plain-1"});
-  EXPECT_EQ(join(4, peer(4)), "plain-2");
-  EXPECT_FALSE(set(4, kRank0).refused);
+  runs_.retired("plain-1");  // it has a connection
+  runs_.retired("");
+  EXPECT_EQ(join(2, peer(2)), "plain-1");
+  close(1);
+  close(2);
+  runs_.retired("plain-7");
+  EXPECT_EQ(runs_.resting(), "plain-1");
+  runs_.retired("plain-1");
+  EXPECT_EQ(runs_.resting(), "");
+  EXPECT_EQ(join(3, peer(3)), "plain-2");
+  EXPECT_FALSE(last_.resumed);
 }
 
-TEST_F(PlainRunsTest, ARunInWhichSomebodyWaitsEndsAtAnyAge) {
+TEST_F(PlainRunsTest, ARunThatAnOperatorEndsIsNotResumed) {
   join(1, peer(1));
-  join(2, peer(2));
-  set(1, kRank0);
-  pass(std::chrono::hours(1));
-  EXPECT_EQ(set(2, kRank0, true).close, (Connections{1, 2}));
+  close(1);
+  EXPECT_FALSE(runs_.end("plain-2", "removed"));
+  EXPECT_FALSE(runs_.end("", "removed"));
+  EXPECT_TRUE(runs_.end("plain-1", "removed"));
+  EXPECT_FALSE(runs_.end("plain-1", "removed"));
+  EXPECT_EQ(join(2, peer(2)), "plain-2");
 }
 
-TEST_F(PlainRunsTest, TheKeyOfARankThatHasEndedIsFree) {
+TEST_F(PlainRunsTest, ALaunchIsNotResumed) {
   join(1, peer(1));
-  join(2, peer(2));
   set(1, kRank0);
   close(1);
-  EXPECT_FALSE(set(2, kRank0).refused);
-  other(3, peer(3));
-  EXPECT_TRUE(set(3, kRank0).refused);
+  EXPECT_EQ(runs_.resting(), "");
+  EXPECT_EQ(join(2, peer(2)), "plain-2");
 }
 
-TEST_F(PlainRunsTest, ConnectionsOfOneProcessShareItsKeys) {
-  join(1, peer(1));
-  other(2, peer(1));
-  join(3, peer(3));
-  set(1, kRank0);
-  EXPECT_FALSE(set(2, kRank0).refused);
-  close(2);  // the first connection does not hold the key any more
-  EXPECT_FALSE(set(1, kRank0).refused);
-  close(1);
+TEST_F(PlainRunsTest, EndsBeforeTheFirstKeyOfARankDoNotSplitTheLaunchAfterThem) {
+  other(1, peer(1));
+  join(2, peer(2));
+  close(2);  // a client of the store
+  EXPECT_EQ(join(3, peer(3)), "plain-1");
   EXPECT_FALSE(set(3, kRank0).refused);
+  EXPECT_EQ(join(4, peer(4)), "plain-1") << "a rank that comes late";
+  EXPECT_FALSE(set(4, kRank3).refused);
+  close(4);
+  EXPECT_EQ(join(5, peer(5)), "plain-2");
 }
 
-TEST_F(PlainRunsTest, WithoutAPidEachConnectionIsAProcess) {
-  join(1, peer(0));
-  join(2, peer(0));
-  EXPECT_FALSE(set(1, kRank0).refused);
-  EXPECT_FALSE(set(1, kRank0).refused);
-  const PlainRuns::Outcome out = set(2, kRank0);
-  EXPECT_TRUE(out.refused);
-  EXPECT_NE(out.reason.find("10.0.0.1 (pid not known)"), std::string::npos);
-}
-
-TEST_F(PlainRunsTest, KeysOfOtherRunsAreOthers) {
+TEST_F(PlainRunsTest, ALaunchThatDiesBeforeAnyKeySharesItsRunUntilAKeyIsRefused) {
   join(1, peer(1));
-  set(1, kRank0);
   join(2, peer(2));
   close(2);
-  join(3, peer(3));
-  EXPECT_FALSE(set(3, kRank0).refused);
-  EXPECT_FALSE(set(99, kRank0).refused);  // not bound
-  EXPECT_FALSE(set(3, std::string(PlainRuns::kRankKeyBytes, 'x') + "//0/1").refused);
-}
-
-TEST_F(PlainRunsTest, ReportsWhoIsThere) {
-  join(1, peer(1));
-  join(2, peer(2, "10.0.0.2"));
-  other(3, peer(2, "10.0.0.2"));
-  set(2, kRank3);
-  set(1, kRank0);
-  const std::vector<PlainRuns::Report> reports = runs_.reports();
-  ASSERT_EQ(reports.size(), 1U);
-  EXPECT_EQ(reports[0].run, "plain-1");
-  EXPECT_EQ(reports[0].connections, 3U);
-  EXPECT_EQ(reports[0].joined, 2U);
-  ASSERT_EQ(reports[0].ranks.size(), 2U);
-  EXPECT_EQ(reports[0].ranks[0].rank, 0U);
-  EXPECT_EQ(reports[0].ranks[1].rank, 3U);
-  EXPECT_EQ(reports[0].ranks[1].key, kRank3);
-  EXPECT_EQ(reports[0].ranks[1].peer.address, "10.0.0.2");
-}
-
-TEST_F(PlainRunsTest, AnOperatorEndsARun) {
-  join(1, peer(1));
-  other(2, peer(2));
-  EXPECT_FALSE(runs_.end("plain-2", "removed"));
-  const auto out = runs_.end("plain-1", "removed");
-  ASSERT_TRUE(out);
-  EXPECT_EQ(out->close, (Connections{1, 2}));
-  EXPECT_EQ(out->reason, "removed");
-  EXPECT_EQ(out->ended, Names{"plain-1"});
-  EXPECT_EQ(join(3, peer(3)), "plain-2");
+  EXPECT_EQ(join(3, peer(3)), "plain-1");
+  EXPECT_FALSE(set(1, kRank0).refused);
+  EXPECT_TRUE(set(3, kRank0).refused);
+  EXPECT_EQ(join(4, peer(4)), "plain-2");
 }
 
 }  // namespace

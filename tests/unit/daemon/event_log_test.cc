@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "daemon/shard/log_line.h"
 #include "protocol/ops.h"
@@ -44,6 +45,21 @@ class EventLogTest : public testing::Test {
   std::ostringstream out_;
   EventLog log_;
 };
+
+TEST_F(EventLogTest, PacesTheEventsOfRunsAndCountsTheOthers) {
+  std::thread([&] {  // the pace is that of a loop
+    const LogPace::Time now;
+    std::string all;
+    for (unsigned i = 0; i < LogPace::kLines; ++i) all += "info event=a\n";
+    for (int i = 0; i < 10'000; ++i) log_run_event(now, LogLevel::info, "event=a");
+    EXPECT_EQ(logged(), all);
+    log_run_event(now, LogLevel::warn, "event=b");
+    EXPECT_EQ(logged(), "warning event=b\n") << "warnings have a pace of their own";
+    log_run_event(now + std::chrono::seconds(1), LogLevel::info, "event=c");
+    EXPECT_EQ(logged(), "info event=run_events_skipped count=9980\ninfo event=c\n");
+  })
+      .join();
+}
 
 TEST_F(EventLogTest, NamesTheJobAndTheCause) {
   EXPECT_EQ(line_of(core::BarrierTimedOut{"rank 1 is missing"}),
