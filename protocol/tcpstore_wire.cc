@@ -283,7 +283,12 @@ std::optional<MessageHead> MessageCutter::head(std::string_view in) const {
     const std::size_t begin = 1 + kLength + (is_list ? kLength : 0);
     if (key_end_ != 0) {
       MessageHead head{query_, in.substr(begin, key_end_ - begin)};
-      if (whole_ && query_ == Query::multi_set) head.keys = decode(in).keys;
+      if (whole_ && query_ == Query::set) head.value_bytes = at_ - key_end_ - kLength;
+      if (whole_ && query_ == Query::multi_set) {
+        Message all = decode(in);
+        head.keys = std::move(all.keys);
+        for (const std::string_view value : all.values) head.sizes.push_back(value.size());
+      }
       return head;
     }
     if (!whole_) return std::nullopt;  // a whole message without a first key has an empty list

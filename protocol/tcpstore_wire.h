@@ -92,8 +92,12 @@ struct Message {
 struct MessageHead {
   Query query = Query::validate;
   std::string_view key;  ///< the first key; empty if the operation has no key, or no first one
-  /// Of a multi_set: all its keys; empty before the message is whole.
+  /// Of a set: the size of its value; nothing before the message is whole.
+  std::optional<std::size_t> value_bytes = {};
+  /// Of a multi_set: all its keys, and the sizes of their values; empty before the message is
+  /// whole.
   std::vector<std::string_view> keys = {};
+  std::vector<std::size_t> sizes = {};
 };
 
 /// Cuts the bytes of one connection into messages, and recognises its dialect. Remembers how far it

@@ -90,6 +90,7 @@ JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& q
     world.look_at(key, stored);
   });
   all.world_size = world.found();
+  all.differing = world.differing();
   if (!all.world_size) all.world_size = largest_barrier(sessions);
   return all;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -47,6 +48,8 @@ struct JobDetails {
   std::set<std::uint32_t> ranks = {};  ///< that have set a rank's key
   /// How many ranks there are, if a value tells it (see WorldSize), or else a barrier of TCPStore.
   std::optional<std::uint64_t> world_size = {};
+  /// The ranks that tell each size, if they tell several: WorldSize::differing().
+  std::map<std::uint64_t, std::set<std::uint32_t>> differing = {};
 };
 
 /// Looks at every blocked request and at every key.

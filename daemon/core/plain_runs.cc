@@ -2,9 +2,11 @@
 #include "daemon/core/plain_runs.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "daemon/core/planted.h"
 #include "daemon/core/rank_keys.h"
+#include "daemon/core/world_size.h"
 #include "protocol/format.h"
 #include "protocol/native_wire.h"
 #include "protocol/utf8.h"
@@ -32,6 +34,20 @@ bool same_process(const PlainRuns::Peer& a, const PlainRuns::Peer& b) {
 
 std::string describe(const PlainRuns::Peer& peer) {
   return format("{} ({})", peer.address, pid_text(peer.pid));
+}
+
+/// Returns whether the value of a rank's key tells another world size than that of another rank.
+/// All others have told the same.
+template <class Keys>
+bool tells_another_size(const Keys& keys, const std::string& key) {
+  const auto own = keys.find(key);
+  if (own == keys.end() || own->second.world_size == 0) return false;
+  const std::string_view group = group_of_rank_key(key);
+  for (auto it = keys.lower_bound(group); it != keys.end() && it->first.starts_with(group); ++it) {
+    if (it == own || it->second.world_size == 0) continue;
+    return it->second.world_size != own->second.world_size;
+  }
+  return false;
 }
 
 }  // namespace
@@ -93,19 +109,31 @@ std::string PlainRuns::choose(const Peer& peer, const First& first, Outcome& out
   const auto current = runs_.find(current_);
   if (!joins || current == runs_.end() || !current->second.join_ended) return current_;
   const std::string before = current_;
-  const std::size_t left = current->second.joined;
   std::string run = new_run();
-  if (left > 0) {
-    out.notes.push_back(
-        {"launch_split", run,
-         format(
-             "{} joins, but a joined connection of run {} has ended and {} are connected: a "
-             "rank was started again alone or has ended early, or the launch before has not "
-             "ended; start all ranks again, or lease an endpoint with a run for them. Ignore this "
-             "if the trainers close their process group and open another one",
-             describe(peer), before, left)});
-  }
+  if (current->second.joined > 0) out.notes.push_back(split(peer, run, before, current->second));
   return run;
+}
+
+/// Returns the entry for a join that leaves a run behind in which others are connected.
+PlainRuns::Note PlainRuns::split(const Peer& peer, const std::string& run,
+                                 const std::string& before, const Run& left) {
+  if (left.left.contains({peer.address, peer.pid})) {
+    Note note{"launch_reopened", run, {}};
+    note.detail = format(
+        "{} joins again after its connection in run {} has ended, while {} are connected there: "
+        "its "
+        "process group is opened again{}",
+        describe(peer), before, left.joined,
+        peer.pid == 0 ? ", or a rank was started again alone" : "");
+    return note;
+  }
+  Note note{"launch_split", run, {}};
+  note.detail = format(
+      "{} joins, but a joined connection of run {} has ended and {} are connected: a rank was "
+      "started again alone or has ended early, or the launch before has not ended; start all ranks "
+      "again, or lease an endpoint with a run for them",
+      describe(peer), before, left.joined);
+  return note;
 }
 
 /// Returns the newest live connection of a process; with `joined`, the newest that has joined.
@@ -167,6 +195,9 @@ void PlainRuns::forget(Connection connection, std::string_view cause, Outcome& o
     --run.joined;
     const bool counts = run.has_ranks || planted(Planted::run_opened_early);
     if (counts) run.join_ended = !planted(Planted::join_end_forgotten);
+    if (counts && run.left.size() < kProcessesLeft) {
+      run.left.emplace(bound.peer.address, bound.peer.pid);
+    }
   }
   for (const std::string& key : bound.rank_keys) {
     const auto holder = run.rank_keys.find(key);
@@ -193,9 +224,10 @@ void PlainRuns::forget(Connection connection, std::string_view cause, Outcome& o
 
 // ---- the keys of ranks -------------------------------------------------------------------------
 
-PlainRuns::Outcome PlainRuns::set_key(Connection connection, std::string_view key, bool blocked,
+PlainRuns::Outcome PlainRuns::set_key(Connection connection, const KeySet& set, bool blocked,
                                       TimePoint now) {
   Outcome out;
+  const std::string& key = set.key;
   const auto found = connections_.find(connection);
   if (found == connections_.end() || key.size() > kRankKeyBytes) return out;
   const std::optional<std::uint32_t> rank = rank_of_key(key);
@@ -206,7 +238,11 @@ PlainRuns::Outcome PlainRuns::set_key(Connection connection, std::string_view ke
   const bool taken = holder != run.rank_keys.end() && holder->second.connection != connection &&
                      !same_process(holder->second.peer, peer);
   if (!taken || planted(Planted::rank_key_set_again)) {
-    hold_key(run, connection, key);
+    hold_key(run, connection, set);
+    if (run.differing.empty() && tells_another_size(run.rank_keys, key)) {
+      run.differing = group_of_rank_key(key);
+      out.notes.push_back({"world_sizes_differ", found->second.run, world_sizes(run)});
+    }
     return out;
   }
   const std::string name = found->second.run;
@@ -229,17 +265,20 @@ PlainRuns::Outcome PlainRuns::set_key(Connection connection, std::string_view ke
 }
 
 /// A connection whose request is refused is closed, so it holds none of the keys before.
-PlainRuns::Outcome PlainRuns::set_keys(Connection connection, const std::vector<std::string>& keys,
+PlainRuns::Outcome PlainRuns::set_keys(Connection connection, const std::vector<KeySet>& keys,
                                        bool blocked, TimePoint now) {
-  for (const std::string& key : keys) {
+  Outcome all;
+  for (const KeySet& key : keys) {
     Outcome outcome = set_key(connection, key, blocked, now);
     if (outcome.refused) return outcome;
+    std::ranges::move(outcome.notes, std::back_inserter(all.notes));
   }
-  return {};
+  return all;
 }
 
 /// Notes that a connection was the last to set a rank's key.
-void PlainRuns::hold_key(Run& run, Connection connection, std::string_view key) {
+void PlainRuns::hold_key(Run& run, Connection connection, const KeySet& set) {
+  const std::string& key = set.key;
   run.has_ranks = true;
   auto known = run.rank_keys.find(key);
   if (known == run.rank_keys.end()) {
@@ -248,7 +287,8 @@ void PlainRuns::hold_key(Run& run, Connection connection, std::string_view key) 
     ++rank_keys_;
   }
   Bound& bound = connections_.at(connection);
-  known->second = {connection, bound.peer};
+  const auto world_size = world_size_of_gloo(key, set.value_bytes);
+  known->second = {connection, bound.peer, world_size.value_or(0)};
   bound.rank_keys.emplace(key);
 }
 
@@ -257,13 +297,37 @@ void PlainRuns::hold_key(Run& run, Connection connection, std::string_view key) 
 std::vector<PlainRuns::Report> PlainRuns::reports() const {
   std::vector<Report> all;
   for (const auto& [name, run] : runs_) {
-    Report report{name, run.began, run.connections.size(), run.joined, {}, run.refused};
+    Report report{name, run.began,   run.connections.size(), run.joined,
+                  {},   run.refused, world_sizes(run)};
     for (const auto& [key, holder] : run.rank_keys) {
       report.ranks.push_back({*rank_of_key(key), key, holder.peer, holder.connection});
     }
     all.push_back(std::move(report));
   }
   return all;
+}
+
+/// Names the ranks that tell each world size, if those of one group tell several.
+std::string PlainRuns::world_sizes(const Run& run) {
+  std::map<std::uint64_t, std::vector<std::string>> told;
+  const auto first = run.rank_keys.lower_bound(run.differing);
+  for (auto it = first; it != run.rank_keys.end() && it->first.starts_with(run.differing); ++it) {
+    const Holder& holder = it->second;
+    if (run.differing.empty() || holder.world_size == 0) continue;
+    told[holder.world_size].push_back(
+        format("rank {} on {}", *rank_of_key(it->first), describe(holder.peer)));
+  }
+  if (told.size() < 2) return {};
+  std::string text = "the ranks tell different world sizes: ";
+  for (const auto& [size, ranks] : told) {
+    if (size != told.begin()->first) text += "; ";
+    text += std::to_string(size) + " by ";
+    for (std::size_t i = 0; i < std::min(ranks.size(), kRanksNamed); ++i) {
+      text += (i == 0 ? "" : ", ") + ranks[i];
+    }
+    if (ranks.size() > kRanksNamed) text += format(" and {} more", ranks.size() - kRanksNamed);
+  }
+  return text + "; start all ranks with the same world size";
 }
 
 std::string PlainRuns::run_of(Connection connection) const {

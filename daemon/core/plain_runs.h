@@ -52,7 +52,8 @@ class PlainRuns {
   };
   static First first_request(const Request& request);
 
-  /// An entry for the log. `what` is run_began, run_resumed, run_ended, launch_split or rank_taken.
+  /// An entry for the log. `what` is run_began, run_resumed, run_ended, launch_reopened,
+  /// launch_split, rank_taken or world_sizes_differ.
   struct Note {
     std::string_view what;
     std::string run;
@@ -92,14 +93,20 @@ class PlainRuns {
   /// Notes that the keys of a run that has ended are erased, so that it cannot go on.
   void retired(const std::string& run);
 
+  /// A key that a request sets.
+  struct KeySet {
+    std::string key;
+    std::size_t value_bytes = 0;
+  };
+
   /// Decides whether a bound connection may set a key. A rank's key (rank_keys.h) that a live
   /// connection of another process has set is not set again: the connection is closed. All
   /// connections of the run are closed if the run is younger than kYoung, or if `blocked` says that
   /// a request of the run waits in the store, because its ranks may wait for a stranger.
-  Outcome set_key(Connection connection, std::string_view key, bool blocked, TimePoint now);
+  Outcome set_key(Connection connection, const KeySet& key, bool blocked, TimePoint now);
 
   /// Does the same for the keys of one request, which is refused as a whole.
-  Outcome set_keys(Connection connection, const std::vector<std::string>& keys, bool blocked,
+  Outcome set_keys(Connection connection, const std::vector<KeySet>& keys, bool blocked,
                    TimePoint now);
 
   /// Ends a run: closes all its connections, and no other connection resumes it. Returns nothing
@@ -119,6 +126,7 @@ class PlainRuns {
     std::size_t joined = 0;        ///< live connections that have joined
     std::vector<Rank> ranks = {};  ///< whose keys are set by live connections, in order of keys
     std::string refused = {};      ///< the newest refusal of a rank's key; empty: none
+    std::string differing = {};    ///< which ranks tell which world size; empty: they tell one
   };
   std::vector<Report> reports() const;
   /// Returns the run of a bound connection; empty if it is not bound.
@@ -126,6 +134,8 @@ class PlainRuns {
 
   static constexpr Duration kYoung = std::chrono::minutes(1);
   static constexpr std::size_t kRankKeyBytes = 512;    // a longer key is not a rank's key
+  static constexpr std::size_t kRanksNamed = 4;        // of those that tell one world size
+  static constexpr std::size_t kProcessesLeft = 1024;  // that are remembered of a run
   static constexpr std::size_t kRankKeys = 1'048'576;  // of all runs; further keys are not watched
 
  private:
@@ -134,6 +144,7 @@ class PlainRuns {
   struct Holder {
     Connection connection = 0;
     Peer peer;
+    std::uint64_t world_size = 0;  // that the value tells; 0: it tells none
   };
   struct Run {
     TimePoint began;
@@ -142,6 +153,8 @@ class PlainRuns {
     std::size_t joined = 0;   // live connections that have joined
     std::set<Connection> connections = {};
     std::map<std::string, Holder, std::less<>> rank_keys = {};  // by whom each was set last
+    std::set<Process> left = {};  // whose joined connections have ended, as join_ended counts them
+    std::string differing = {};   // what the keys of ranks begin with that tell two world sizes
     std::string refused = {};
   };
   struct Bound {
@@ -155,7 +168,10 @@ class PlainRuns {
   std::string choose(const Peer& peer, const First& first, Outcome& out);
   const Bound* newest_of(const Peer& peer, bool joined) const;
   std::string new_run();
-  void hold_key(Run& run, Connection connection, std::string_view key);
+  void hold_key(Run& run, Connection connection, const KeySet& set);
+  static Note split(const Peer& peer, const std::string& run, const std::string& before,
+                    const Run& left);
+  static std::string world_sizes(const Run& run);
   void forget(Connection connection, std::string_view cause, Outcome& out);
 
   std::uint64_t runs_so_far_ = 0;

@@ -69,4 +69,8 @@ std::optional<std::uint32_t> rank_of_key(std::string_view key) {
   return group && rest.ends_with("/default_pg") ? rank : std::nullopt;
 }
 
+std::string_view group_of_rank_key(std::string_view key) {
+  return key.substr(0, key.rfind('/') + 1);
+}
+
 }  // namespace c10dd::core

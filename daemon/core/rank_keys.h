@@ -18,6 +18,9 @@ namespace c10dd::core {
 ///                which the agent of a node sets
 std::optional<std::uint32_t> rank_of_key(std::string_view key);
 
+/// Returns what the keys of all ranks of one process group begin with.
+std::string_view group_of_rank_key(std::string_view key);
+
 /// A key by which torchrun's agents tell each other how many workers they start.
 struct AgentKey {
   enum class Kind : std::uint8_t {

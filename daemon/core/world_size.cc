@@ -53,7 +53,8 @@ std::optional<std::uint64_t> world_size_of_gloo(std::string_view key, std::size_
 void WorldSize::look_at(std::string_view key, const KeySpace::StoredValue& stored) {
   const auto agent = agent_key(key);
   if (!agent) {
-    gloo_ = std::max(gloo_, world_size_of_gloo(key, stored.value.size()).value_or(0));
+    const auto size = world_size_of_gloo(key, stored.value.size());
+    if (size) groups_[std::string(group_of_rank_key(key))][*size].insert(*rank_of_key(key));
     return;
   }
   Round& round = rounds_[std::string(agent->round)];
@@ -79,7 +80,16 @@ std::optional<std::uint64_t> WorldSize::found() const {
   if (newest != rounds_.end()) {
     if (const auto ranks = newest->second.ranks()) return ranks;
   }
-  return gloo_ > 0 ? std::optional(gloo_) : std::nullopt;
+  std::uint64_t largest = 0;
+  for (const auto& [group, told] : groups_) largest = std::max(largest, told.rbegin()->first);
+  return largest > 0 ? std::optional(largest) : std::nullopt;
+}
+
+WorldSize::Told WorldSize::differing() const {
+  for (const auto& [group, told] : groups_) {
+    if (told.size() > 1) return told;
+  }
+  return {};
 }
 
 }  // namespace c10dd::core

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,11 @@ class WorldSize {
   ///   gloo      else the size of the largest group
   std::optional<std::uint64_t> found() const;
 
+  /// The ranks that tell each size of one group of Gloo.
+  using Told = std::map<std::uint64_t, std::set<std::uint32_t>>;
+  /// Returns those of the first group whose ranks tell several sizes; empty if there is none.
+  Told differing() const;
+
  private:
   /// The keys of torchrun's agents in one round of their rendezvous.
   struct Round {
@@ -40,7 +46,7 @@ class WorldSize {
   };
 
   std::map<std::string, Round, std::less<>> rounds_;
-  std::uint64_t gloo_ = 0;
+  std::map<std::string, Told, std::less<>> groups_;  // of Gloo
 };
 
 }  // namespace c10dd::core

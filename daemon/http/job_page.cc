@@ -57,6 +57,7 @@ class RunPage {
     if (run_.details.more_waits > 0) {
       text += format("; {} more keys are awaited", run_.details.more_waits);
     }
+    if (!run_.details.differing.empty()) text += "; " + world_sizes();
     if (run_.plain && !run_.plain->refused.empty()) text += "; " + run_.plain->refused;
     return text;
   }
@@ -78,6 +79,12 @@ class RunPage {
     out["missing"] =
         absent ? boost::json::value(boost::json::array(absent->begin(), absent->end())) : nullptr;
     out["left"] = boost::json::array(left_.begin(), left_.end());
+    boost::json::array sizes;
+    for (const auto& [size, told] : run_.details.differing) {
+      sizes.push_back(
+          {{"world_size", size}, {"ranks", boost::json::array(told.begin(), told.end())}});
+    }
+    out["world_sizes"] = std::move(sizes);
     boost::json::array waits;
     for (const core::KeyWait& wait : run_.details.waits) waits.push_back(json_of(wait));
     out["waits"] = std::move(waits);
@@ -86,6 +93,17 @@ class RunPage {
 
  private:
   static std::string shown(std::string_view text) { return printable(text, kKeyShown); }
+
+  /// Names the ranks that tell each world size, with their hosts if they are connected.
+  std::string world_sizes() const {
+    if (run_.plain && !run_.plain->differing.empty()) return run_.plain->differing;
+    std::string text = "the ranks tell different world sizes: ";
+    for (const auto& [size, told] : run_.details.differing) {
+      const bool first = size == run_.details.differing.begin()->first;
+      text += format("{}{} by ranks {}", first ? "" : "; ", size, fold_set(told));
+    }
+    return text + "; start all ranks with the same world size";
+  }
 
   bool is_missing(const core::KeyWait& wait) const {
     return wait.rank && !seen_.contains(*wait.rank);

@@ -23,15 +23,17 @@ bool is_join(const tcpstore::MessageHead& message) {
   return message.query == tcpstore::Query::add && message.key == kJoinKey;
 }
 
-/// Returns the ranks' keys that a message sets. Those of a multi_set are known when it is whole;
-/// before that, the session does not take it.
-std::vector<std::string> rank_keys(const tcpstore::MessageHead& message) {
-  std::vector<std::string> found;
-  const auto add = [&](std::string_view key) {
-    if (core::rank_of_key(key)) found.emplace_back(key);
+/// Returns the ranks' keys that a message sets. They are known when it is whole; before that, the
+/// session does not take it.
+std::vector<core::PlainRuns::KeySet> rank_keys(const tcpstore::MessageHead& message) {
+  std::vector<core::PlainRuns::KeySet> found;
+  const auto add = [&](std::string_view key, std::size_t value_bytes) {
+    if (core::rank_of_key(key)) found.push_back({std::string(key), value_bytes});
   };
-  if (message.query == tcpstore::Query::set) add(message.key);
-  for (const std::string_view key : message.keys) add(key);
+  if (message.query == tcpstore::Query::set && message.value_bytes) {
+    add(message.key, *message.value_bytes);
+  }
+  for (std::size_t i = 0; i < message.keys.size(); ++i) add(message.keys[i], message.sizes[i]);
   return found;
 }
 
@@ -188,7 +190,8 @@ void LaunchRuns::handle_ends() {
 
 void LaunchRuns::carry_out(const core::PlainRuns::Outcome& outcome) {
   for (const core::PlainRuns::Note& note : outcome.notes) {
-    const bool warns = note.what == "launch_split" || note.what == "rank_taken";
+    const bool warns = note.what != "run_began" && note.what != "run_resumed" &&
+                       note.what != "run_ended" && note.what != "launch_reopened";
     log_run_event(std::chrono::steady_clock::now(), warns ? LogLevel::warn : LogLevel::info,
                   "event={} job={} run={} detail={}", note.what, job_, note.run,
                   Sentence{printable(note.detail, 1024)});

@@ -78,6 +78,58 @@ except RuntimeError as error:
 """
 
 
+# A process opens further clients of its store and closes them, then closes the last one and opens it again.
+REOPENED = """
+import datetime, sys
+import torch.distributed as dist
+def client(**options):
+    return dist.TCPStore(sys.argv[1], int(sys.argv[2]), 3, False, timeout=datetime.timedelta(seconds=20), **options)
+first = client(wait_for_workers=False)
+first.set("begin", "0")
+for turn in range(1, 4):
+    further = client()
+    assert further.get("begin") == b"0", turn
+    further.set(f"turn {turn}", str(turn))
+    del further
+assert [first.get(f"turn {turn}") for turn in range(1, 4)] == [b"1", b"2", b"3"]
+del first
+assert client().get("turn 3") == b"3"
+print("done")
+"""
+
+# Processes that use the store one after the other; each has ended before the next one begins.
+IN_TURN = """
+import datetime, os, sys
+import torch.distributed as dist
+def client():
+    return dist.TCPStore(sys.argv[1], int(sys.argv[2]), 4, False, timeout=datetime.timedelta(seconds=20))
+for rank in range(1, 4):
+    child = os.fork()
+    if child == 0:
+        store = client()
+        store.set(f"square {rank}", str(rank * rank))
+        os._exit(0 if store.add("sum", rank) == rank * (rank + 1) // 2 else 1)
+    assert os.waitpid(child, 0)[1] == 0, rank
+store = client()
+assert [store.get(f"square {rank}") for rank in range(1, 4)] == [b"1", b"4", b"9"]
+print("done")
+"""
+
+# A process group that is closed and opened again.
+AGAIN = """
+import sys, time
+import torch, torch.distributed as dist
+for turn in range(3):
+    dist.init_process_group("gloo", **eval(sys.argv[1]))
+    tensor = torch.ones(4) * (dist.get_rank() + 1)
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [3.0] * 4, (turn, tensor)
+    time.sleep(0.5 * dist.get_rank())  # rank 0 opens the next one before rank 1 has closed this one
+    dist.destroy_process_group()
+print("done", sys.argv[2])
+"""
+
+
 def torch_is_there():
     found = subprocess.run([PYTHON, "-c", "import torch.distributed as d; d.TCPStore"],
                            capture_output=True, check=False)
@@ -139,6 +191,30 @@ class PyTorch(unittest.TestCase):
             host, port = daemon.address
             output = start(STORE, host, str(port)).communicate(timeout=PATIENCE)[0]
             self.assertEqual("done\n", output, daemon.errors())
+
+    def test_a_store_is_reopened_by_its_process(self):
+        self.check_program(REOPENED)
+
+    def test_a_store_is_used_by_one_process_after_the_other(self):
+        self.check_program(IN_TURN)
+
+    def check_program(self, program):
+        with PatientDaemon("--shards", "2") as daemon:
+            host, port = daemon.address
+            output = start(program, host, str(port)).communicate(timeout=PATIENCE)[0]
+            self.assertEqual("done\n", output, daemon.errors())
+            self.assertNotIn("plain-2", daemon.errors())
+            self.assertEqual("", daemon.errors_of_level("warning"))
+
+    def test_a_process_group_that_is_opened_again_is_no_warning(self):
+        with PatientDaemon("--shards", "2") as daemon:
+            host, port = daemon.address
+            ranks = [start(AGAIN, "{'init_method': 'env://'}", str(rank), MASTER_ADDR=host, MASTER_PORT=str(port),
+                           RANK=str(rank), WORLD_SIZE="2", TORCHELASTIC_USE_AGENT_STORE="True",
+                           TORCHELASTIC_RESTART_COUNT="0") for rank in range(2)]
+            for rank, process in enumerate(ranks):
+                self.assertIn(f"done {rank}", process.communicate(timeout=PATIENCE)[0], daemon.errors())
+            self.assertEqual("", daemon.errors_of_level("warning"))
 
     def test_a_rank_that_waits_fails_when_the_daemon_dies(self):
         with PatientDaemon() as daemon:

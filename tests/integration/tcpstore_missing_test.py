@@ -174,6 +174,23 @@ class Missing(unittest.TestCase):
             self.assertIn(f"; 62 wait for /default_pg/0//cpu//0/{rank}, of rank {rank}, not seen: "
                           "ranks [0-16,18-41,43-63]", text)
 
+    def test_ranks_that_tell_different_world_sizes(self):
+        with Daemon("--shards", "2") as daemon:
+            clients = [Gloo.connect(daemon.address, rank) for rank in range(3)]
+            for rank, client in enumerate(clients):
+                client.join()
+                client.set(Gloo.key(rank), bytes(154 + 8 * (3 if rank == 2 else 4)))
+            run = self.wait_for(daemon, lambda run: run["world_sizes"])
+            self.assertEqual([{"world_size": 3, "ranks": [2]}, {"world_size": 4, "ranks": [0, 1]}], run["world_sizes"])
+            told = ("the ranks tell different world sizes: 3 by rank 2 on 127.0.1.3 (pid 1002); 4 by rank 0 on "
+                    "127.0.1.1 (pid 1000), rank 1 on 127.0.1.2 (pid 1001)")
+            self.assertIn(told, run["summary"])
+            self.assertIn(f'level=warning event=world_sizes_differ job=torch run=plain-1 detail="{told}', daemon.errors())
+            for client in clients:
+                client.close()
+            run = self.wait_for(daemon, lambda run: run["sessions"] == 0)
+            self.assertIn("different world sizes: 3 by ranks [2]; 4 by ranks [0-1]", run["summary"])
+
     def test_ranks_of_the_old_version(self):
         lower, higher = PRESENT[:17], PRESENT[17:]
         text = self.check(OldGloo, {OldGloo.key(17): lower, OldGloo.GROUP + b"rank_17": higher})

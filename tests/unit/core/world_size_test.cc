@@ -36,6 +36,16 @@ TEST_F(WorldSizeTest, IsUnknownWithoutAValueThatTellsIt) {
   EXPECT_EQ(world_.found(), std::nullopt);
 }
 
+TEST_F(WorldSizeTest, MayDifferAmongTheRanksOfAGroup) {
+  set("/default_pg/0//cpu//0/0", Bytes(154 + 8 * 4, 'x'));
+  set("/default_pg/0//cpu//0/1", Bytes(154 + 8 * 4, 'x'));
+  set("/default_pg/1//cpu//0/0", Bytes(154 + 8 * 2, 'x'));
+  EXPECT_TRUE(world_.differing().empty()) << "groups have sizes of their own";
+  set("/default_pg/0//cpu//0/2", Bytes(154 + 8 * 3, 'x'));
+  EXPECT_EQ(world_.differing(), (WorldSize::Told{{3, {2}}, {4, {0, 1}}}));
+  EXPECT_EQ(world_.found(), 4U);
+}
+
 TEST_F(WorldSizeTest, IsTheSumOfTheNodesWhenOneOfThemHasReadAll) {
   share("/none/torchelastic/role_info0", 2);
   share("/none/torchelastic/role_info1", 3);

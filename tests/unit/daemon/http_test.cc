@@ -360,6 +360,24 @@ TEST(HttpRoutes, AJobNamesItsRanksAndWhoWaitsForWhom) {
   EXPECT_EQ(handle(request, its).body, summary + "\n");
 }
 
+TEST(HttpRoutes, AJobShowsRanksThatTellDifferentWorldSizes) {
+  ServerFacts its = facts();
+  its.page = waiting_page();
+  its.page.runs.front().details.differing = {{3, {2}}, {4, {0, 1}}};
+  const HttpRequest request{"GET", "/v1/jobs/torch", true};
+  EXPECT_NE(handle(request, its)
+                .body.find("; the ranks tell different world sizes: 3 by ranks [2]; "
+                           "4 by ranks [0-1]; start all ranks with the same world "
+                           "size\""),
+            std::string::npos)
+      << handle(request, its).body;
+  const boost::json::value run = boost::json::parse(handle(request, its).body).at("runs").at(0);
+  EXPECT_EQ(run.at("world_sizes").at(1).at("world_size").as_int64(), 4);
+  EXPECT_EQ(run.at("world_sizes").at(1).at("ranks"), boost::json::array({0, 1}));
+  its.page.runs.front().plain->differing = "two sizes, with hosts";
+  EXPECT_NE(handle(request, its).body.find("; two sizes, with hosts\""), std::string::npos);
+}
+
 TEST(HttpRoutes, AJobNamesManyWhoWaitByTheirRanks) {
   ServerFacts its = facts();
   its.page = waiting_page();

@@ -166,7 +166,10 @@ TEST(TcpStoreWire, KnowsTheFirstKeyBeforeTheMessageIsWhole) {
     const auto head = cutter.head(bytes);
     if (!head) return std::string();
     std::string shown = std::string(name_of(head->query)) + " " + std::string(head->key);
-    for (const std::string_view key : head->keys) shown.append(", ").append(key);
+    if (head->value_bytes) shown += " of " + std::to_string(*head->value_bytes);
+    for (std::size_t i = 0; i < head->keys.size(); ++i) {
+      shown.append(", ").append(head->keys[i]) += " of " + std::to_string(head->sizes[i]);
+    }
     return shown;
   };
   EXPECT_EQ(head_of(""), "");
@@ -181,7 +184,9 @@ TEST(TcpStoreWire, KnowsTheFirstKeyBeforeTheMessageIsWhole) {
             "multi_set k");
   EXPECT_EQ(head_of("0B 0200000000000000 0100000000000000 \"k\" 0100000000000000 \"v\" "
                     "0100000000000000 \"m\" 0000000000000000"),
-            "multi_set k, k, m");
+            "multi_set k, k of 1, m of 0");
+  EXPECT_EQ(head_of("01 0200000000000000 \"/k\" 0300000000000000 \"val\""), "set /k of 3");
+  EXPECT_EQ(head_of("01 0200000000000000 \"/k\" 0000000000000000"), "set /k of 0");
   EXPECT_EQ(head_of("07"), "count_keys ");
   EXPECT_EQ(head_of("0D 01"), "ping ");
 }
