@@ -143,9 +143,10 @@ Result<void> Server::start() {
   endpoints_ =
       std::make_unique<EndpointListeners>(parts, listener_->endpoint().address().to_string());
   operations_ = std::make_unique<ServerOperations>(
-      loop_,
-      ServerOperations::Daemon{*metrics_, *shards_, *host_, growth_, *budget_, launches_,
-                               *endpoints_, draining_, advertised_addresses(), options_.engine});
+      loop_, ServerOperations::Daemon{
+                 *metrics_, *shards_, *host_, growth_, *budget_, launches_, *endpoints_, draining_,
+                 advertised_addresses(), options_.engine,
+                 options_.protocols.has(Protocol::tcpstore) ? options_.tcpstore_job : ""});
   host_->directory().serve_endpoints(*endpoints_);
   return {};
 }

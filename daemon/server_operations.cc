@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "daemon/config/version.h"
+#include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -100,6 +101,16 @@ Result<void> ServerOperations::end_run(const std::string& job, const std::string
                  "run \"{}\" of job \"{}\" cannot be ended: the job has no launches of PyTorch; "
                  "end its processes",
                  printable(run, limits::kNameBytes), printable(job, limits::kNameBytes));
+}
+
+std::string ServerOperations::address_for_trainers(const std::string& job) const {
+  const std::string& own = of_.addresses.front();
+  if (!job.empty() && job == of_.tcpstore_job) return own;
+  const Result<const core::Endpoints*> all = of_.host.directory().endpoints();
+  const Result<AddressParts> parts = split_address(own);
+  if (!all || !parts) return {};
+  const auto leased = (*all)->of_job(job);
+  return leased.empty() ? std::string() : address_text(parts->host, leased.front().port);
 }
 
 asio::awaitable<Result<void>> ServerOperations::checkpoint(const std::string& path) {

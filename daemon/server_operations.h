@@ -39,6 +39,8 @@ class ServerOperations final : public Operations {
     const std::atomic<bool>& draining;
     const std::vector<std::string> addresses;  ///< of this daemon, for clients and other daemons
     const std::string engine;                  ///< its URL
+    const std::string tcpstore_job;  ///< of the clients of TCPStore on the first of `addresses`; or
+                                     ///< empty
   };
   ServerOperations(Loop& loop, const Daemon& of)
       : loop_(loop), of_(of), proxy_(of.metrics, of.addresses.front()), lookup_(loop, of.engine) {}
@@ -52,6 +54,7 @@ class ServerOperations final : public Operations {
   asio::awaitable<std::vector<core::JobReport>> job_reports() override;
   asio::awaitable<std::vector<core::RunReport>> runs_of(const std::string& job) override;
   Result<void> end_run(const std::string& job, const std::string& run) override;
+  std::string address_for_trainers(const std::string& job) const override;
   asio::awaitable<Result<void>> checkpoint(const std::string& path) override;
   asio::awaitable<Result<void>> remove_job(const std::string& job) override;
   Result<std::vector<EndpointReport>> endpoints_of(const std::string& job) override;

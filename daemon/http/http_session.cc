@@ -181,6 +181,7 @@ asio::awaitable<void> prepare(Operations& operations, const HttpRequest& request
       facts.page.job = *job_of(request);
       facts.page.runs = co_await operations.runs_of(facts.page.job);
       facts.page.stored = operations.is_stored(facts.page.job);
+      facts.page.trainers = operations.address_for_trainers(facts.page.job);
       break;
     }
     case Need::end: {

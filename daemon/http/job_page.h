@@ -14,7 +14,8 @@ struct JobPage {
   std::vector<core::RunReport> runs;
   /// The pages of other daemons about other runs of the job, in the form that is asked for.
   std::vector<std::string> elsewhere = {};
-  bool stored = false;  ///< Operations::is_stored()
+  bool stored = false;        ///< Operations::is_stored()
+  std::string trainers = {};  ///< Operations::address_for_trainers()
 };
 
 /// Returns one line for each run, such as "plain-7: 3 joined; ranks seen: [0-2]; 2 requests wait

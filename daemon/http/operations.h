@@ -46,6 +46,10 @@ class Operations {
   /// Closes all connections of a launch, see LaunchRuns::end().
   virtual Result<void> end_run(const std::string& job, const std::string& run) = 0;
 
+  /// Returns the address, as HOST:PORT, at which PyTorch trainers find the store of this job: the
+  /// daemon's own or that of an endpoint. Empty if the job has neither.
+  virtual std::string address_for_trainers(const std::string& job) const = 0;
+
   // ---- several daemons
 
   /// Returns the daemons that share the engine; this one alone if it shares it with no other.

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/json_text.h"
 #include "protocol/limits.h"
@@ -57,6 +58,18 @@ HttpReply jobs(const HttpRequest&, const ServerFacts& facts) {
   return {200, kJson, json_of(facts.jobs)};
 }
 
+/// Says how the ranks of a job find it that has none yet.
+std::string how_to_begin(const std::string& job, const std::string& address) {
+  const Result<AddressParts> parts = split_address(address);
+  if (!parts || !parts->port) {
+    return format("PyTorch trainers need a port of their own, see POST /v1/jobs/{}/endpoints", job);
+  }
+  return format(
+      "if its ranks are PyTorch trainers, start them with MASTER_ADDR={} MASTER_PORT={} "
+      "TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0",
+      parts->host, *parts->port);
+}
+
 HttpReply job(const HttpRequest& request, const ServerFacts& facts) {
   const Result<std::string> name = job_of(request);
   if (!name) return http_error(400, name.error().code, name.error().detail);
@@ -68,9 +81,11 @@ HttpReply job(const HttpRequest& request, const ServerFacts& facts) {
       why.retry_after = std::chrono::seconds(1);
       return http_error(why);
     }
-    return http_error(404, Code::not_found,
-                      format("job \"{}\": no run is loaded; GET /v1/jobs lists the loaded jobs",
-                             printable(*name, limits::kNameBytes)));
+    return http_error(
+        404, Code::not_found,
+        format("job \"{}\": no run is loaded; GET /v1/jobs lists the loaded jobs; {}",
+               printable(*name, limits::kNameBytes),
+               how_to_begin(printable(*name, limits::kNameBytes), facts.page.trainers)));
   }
   if (request.accept.starts_with("text/")) return {200, kText, text_of(facts.page)};
   return {200, kJson, json_of(facts.page)};

@@ -32,6 +32,7 @@ struct FakeOperations final : Operations {
     asked.push_back("end " + run + " of " + job);
     return done;
   }
+  std::string address_for_trainers(const std::string&) const override { return trainers; }
   boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) override {
     asked.push_back("checkpoint " + path);
     co_return done;
@@ -91,6 +92,7 @@ struct FakeOperations final : Operations {
     facts.durability = "none";
     return facts;
   }();
+  std::string trainers;
   std::string metrics = "c 1\n";
   std::vector<core::JobReport> jobs;
   std::vector<core::RunReport> runs;

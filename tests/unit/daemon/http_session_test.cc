@@ -131,8 +131,11 @@ TEST_F(HttpSessionTest, AsksTheDaemonForWhatARouteNeeds) {
   EXPECT_EQ(status(answer_to(request("DELETE /v1/jobs/a%2Fb"))), 200);
   operations_.done = failure(Code::not_found, "there is none");
   EXPECT_EQ(status(answer_to(request("DELETE /v1/jobs/a"))), 404);
+  operations_.trainers = "10.0.0.1:7";
+  EXPECT_NE(answer_to(request("GET /v1/jobs/c")).find("MASTER_ADDR=10.0.0.1 MASTER_PORT=7 "),
+            std::string::npos);
   EXPECT_EQ(operations_.asked, (std::vector<std::string>{"metrics", "jobs", "checkpoint /c",
-                                                         "remove a/b", "remove a"}));
+                                                         "remove a/b", "remove a", "runs of c"}));
 }
 
 TEST_F(HttpSessionTest, ShowsWhyTheDaemonIsNotReady) {

@@ -360,6 +360,21 @@ TEST(HttpRoutes, AJobNamesItsRanksAndWhoWaitsForWhom) {
   EXPECT_EQ(handle(request, its).body, summary + "\n");
 }
 
+TEST(HttpRoutes, AJobThatHasNotBegunSaysHowItsRanksFindIt) {
+  ServerFacts its = facts();
+  const HttpRequest request{"GET", "/v1/jobs/a%20b", true};
+  its.page.trainers = "[::1]:29500";
+  EXPECT_EQ(handle(request, its).status, 404);
+  EXPECT_NE(handle(request, its)
+                .body.find("start them with MASTER_ADDR=::1 MASTER_PORT=29500 "
+                           "TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0"),
+            std::string::npos)
+      << handle(request, its).body;
+  its.page.trainers.clear();
+  EXPECT_NE(handle(request, its).body.find("see POST /v1/jobs/a b/endpoints"), std::string::npos)
+      << handle(request, its).body;
+}
+
 TEST(HttpRoutes, AJobShowsRanksThatTellDifferentWorldSizes) {
   ServerFacts its = facts();
   its.page = waiting_page();
