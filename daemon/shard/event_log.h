@@ -46,8 +46,9 @@ class EventLog {
   LogPace given_up_;
 };
 
-/// Returns how many lines about runs were skipped before the next one, which may be written. Returns
-/// nothing if it must be skipped. Of each level, each loop writes LogPace::kLines lines a second.
+/// Returns how many lines about runs were skipped before the next one, which may be written.
+/// Returns nothing if it must be skipped. Of each level, each loop writes LogPace::kLines lines a
+/// second.
 std::optional<std::uint64_t> pace_run_event(LogPace::Time now, LogLevel level);
 
 /// Logs an event of a run that lives in memory, which clients can cause in any number; see

@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import struct
+import threading
 import time
 import unittest
 
@@ -431,13 +432,21 @@ class NoRoom(Doors):
 
 
 @unittest.skipUnless(pytorch_test.torch_is_there(), "PyTorch is not installed")
-class PyTorch(Doors):
+class StockRanks(Doors):
+    """Ranks of stock PyTorch, whose daemons listen on one port of several addresses."""
+
     def start(self, mode, *daemons):
         size = len(daemons)
         port = str(self.first.address[1])
-        return [pytorch_test.start(RANK, mode, MASTER_ADDR=daemon.address[0], MASTER_PORT=port, RANK=str(rank),
-                                   WORLD_SIZE=str(size), TORCHELASTIC_USE_AGENT_STORE="True",
-                                   TORCHELASTIC_RESTART_COUNT="0") for rank, daemon in enumerate(daemons)]
+        ranks = [pytorch_test.start(RANK, mode, MASTER_ADDR=daemon.address[0], MASTER_PORT=port, RANK=str(rank),
+                                    WORLD_SIZE=str(size), TORCHELASTIC_USE_AGENT_STORE="True",
+                                    TORCHELASTIC_RESTART_COUNT="0") for rank, daemon in enumerate(daemons)]
+        for rank in ranks:  # whose output would else be waited for without end
+            self.addCleanup(rank.kill)
+            timer = threading.Timer(pytorch_test.PATIENCE, rank.kill)
+            self.addCleanup(timer.cancel)
+            timer.start()
+        return ranks
 
     def daemon(self, *options):
         """All listen on one port, so that MASTER_PORT is the same."""
@@ -448,6 +457,8 @@ class PyTorch(Doors):
         daemon.command[2] = f"{host}:{self.listen}"
         return daemon
 
+
+class PyTorch(StockRanks):
     def test_a_group_by_two_doors_trains_as_one_and_its_next_launch_survives_the_owner(self):
         ranks = self.start("wait", self.first, self.second, self.first, self.second)
         for rank in ranks:

@@ -308,6 +308,31 @@ TEST_P(EngineContract, ReadsInPiecesBetweenWhichOthersCommit) {
   EXPECT_TRUE(engine_->renew({kJob, epoch}));
 }
 
+TEST_P(EngineContract, TellsAllChangesSinceARevisionOrNone) {
+  const auto apply = [](Rows& rows, const RowView& row) {
+    if (row.kind == Row::Kind::put) rows[Bytes(row.key)] = row.value;
+    if (row.kind == Row::Kind::erase) rows.erase(Bytes(row.key));
+  };
+  for (const JobNumber job : {JobNumber{0}, kJob}) {
+    const Epoch epoch = claim(job).epoch;
+    std::vector<Rows> states{rows_of(*engine_, job)};
+    for (const Row& row : {put("a", "1"), put("b", "2"), erase("a"), put("b", "")}) {
+      const Revision from = states.size() - 1;
+      ASSERT_EQ(commit({job, epoch, from, from + 1, {row}}), Outcome::durable);
+      states.push_back(rows_of(*engine_, job));
+    }
+    for (Revision from = 0; from < states.size(); ++from) {
+      const Result<std::optional<Changes>> changes = engine_->changes(job, from);
+      ASSERT_TRUE(changes) << changes.error().detail;
+      EXPECT_EQ(changes->has_value(), engine_->shared() && job == 0);
+      if (!*changes) continue;
+      EXPECT_EQ((*changes)->revision, states.size() - 1);
+      for (const RowView& row : (*changes)->rows) apply(states[from], row);
+      EXPECT_EQ(states[from], states.back()) << "from " << from;
+    }
+  }
+}
+
 TEST_P(EngineContract, TakesMaximalKeysAndValues) {
   const Epoch epoch = claim().epoch;
   const Bytes key(limits::kKeyBytes, '\xff');
