@@ -178,7 +178,9 @@ void TcpStoreReception::move(const std::string& run) {
 void TcpStoreReception::refuse(const Failure& reason) {
   listener_->context.metrics.protocol_error(Protocol::tcpstore, reason.code);
   log_refused(name_of(Protocol::tcpstore), stream_->peer(), reason);
-  end("refused");
+  if (reason.code != Code::quota_exceeded) return end("refused");
+  // Who has no room gives its place free at once: the last reference to the stream closes it.
+  listener_->context.metrics.connection_closed(Protocol::tcpstore, "refused");
 }
 
 void TcpStoreReception::end(const char* reason) {

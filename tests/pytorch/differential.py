@@ -392,12 +392,13 @@ def main():
             print(f"{name}: SKIPPED: PyTorch {version} is not installed; ./dev torch {version} installs it")
             continue
         with subprocess.Popen([python, "-c", SERVER % how], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              text=True) as server, Daemon() as daemon:
+                              text=True) as server:
             different = 0
             for seed in range(options.first, options.first + options.seeds):
                 print("new", file=server.stdin, flush=True)
                 theirs, steps = play(seed, int(server.stdout.readline()), opcodes, skipped, options.steps)
-                ours, _ = play(seed, daemon.address[1], opcodes, skipped, options.steps)
+                with Daemon() as daemon:  # as new as PyTorch's server, which keeps its keys while it lives
+                    ours, _ = play(seed, daemon.address[1], opcodes, skipped, options.steps)
                 if ours != theirs:
                     different += 1
                     print(f"{name}, seed {seed}: the replies differ\n  " + "\n  ".join(steps))

@@ -19,8 +19,9 @@ class NewJobPace {
   /// Returns when this client may make its next job. Returns nothing if that is more than
   /// kNewJobWait from now.
   std::optional<TimePoint> next(const std::string& client, TimePoint now) {
-    if (full_at_.size() >= kClientsKept) {
+    if (full_at_.size() >= most_) {
       std::erase_if(full_at_, [now](const auto& entry) { return entry.second <= now; });
+      most_ = std::max(kClientsKept, 2 * full_at_.size());
     }
     TimePoint& full_at = full_at_[client];
     full_at = std::max(full_at, now);
@@ -31,12 +32,13 @@ class NewJobPace {
   }
 
  private:
-  static constexpr std::size_t kClientsKept = 1024;
+  static constexpr std::size_t kClientsKept = 1024;  // those above have made jobs just now
   static constexpr Duration kInterval =
       Duration(std::chrono::seconds(1)) / limits::kNewJobsPerSecond;
 
   /// When each client has its whole allowance again.
   std::map<std::string, TimePoint> full_at_;
+  std::size_t most_ = kClientsKept;  // clients, before the others are forgotten
 };
 
 }  // namespace c10dd::core
