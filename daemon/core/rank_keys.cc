@@ -54,6 +54,7 @@ std::optional<AgentKey> agent_key(std::string_view key) {
 
 std::optional<std::uint32_t> rank_of_key(std::string_view key) {
   constexpr std::string_view kHostName = "rank_";
+  constexpr std::string_view kRpc = "rpc_prefix_";
   if (const auto agent = agent_key(key)) {
     return agent->kind == AgentKey::Kind::size ? std::optional(agent->node) : std::nullopt;
   }
@@ -65,8 +66,9 @@ std::optional<std::uint32_t> rank_of_key(std::string_view key) {
   if (rest.ends_with("/cuda/")) return 0;
   if (!number(take_last(rest))) return std::nullopt;  // the device
   if (rest.ends_with('/')) return rank;
-  const bool group = number(take_last(rest)).has_value();
-  return group && rest.ends_with("/default_pg") ? rank : std::nullopt;
+  const std::string_view group = take_last(rest);
+  if (group.starts_with(kRpc) && number(group.substr(kRpc.size()))) return rank;
+  return number(group) && rest.ends_with("/default_pg") ? rank : std::nullopt;
 }
 
 std::string_view group_of_rank_key(std::string_view key) {

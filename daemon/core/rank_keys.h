@@ -11,7 +11,7 @@ namespace c10dd::core {
 
 /// Returns the rank that sets this key, if the key is a rank's key:
 ///   gloo         ...//DEVICE/RANK; in PyTorch 1.13 .../default_pg/GROUP/DEVICE/RANK, and before it
-///                .../rank_RANK, which has the host name
+///                .../rank_RANK, which has the host name; of RPC .../rpc_prefix_GROUP/DEVICE/RANK
 ///   NCCL         .../cuda//N, which rank 0 sets for communicator N
 ///   torchelastic .../torchelastic/role_info/RANK, and in PyTorch 1.13
 ///   .../torchelastic/role_infoRANK,

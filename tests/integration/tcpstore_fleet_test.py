@@ -434,16 +434,18 @@ class NoRoom(Doors):
 @unittest.skipUnless(pytorch_test.torch_is_there(), "PyTorch is not installed")
 class StockRanks(Doors):
     """Ranks of stock PyTorch, whose daemons listen on one port of several addresses."""
+    seconds = 60  # how long a rank waits
 
     def start(self, mode, *daemons):
         size = len(daemons)
         port = str(self.first.address[1])
-        ranks = [pytorch_test.start(RANK, mode, MASTER_ADDR=daemon.address[0], MASTER_PORT=port, RANK=str(rank),
+        program = RANK.replace("seconds=60", f"seconds={self.seconds * SLOWDOWN}")
+        ranks = [pytorch_test.start(program, mode, MASTER_ADDR=daemon.address[0], MASTER_PORT=port, RANK=str(rank),
                                     WORLD_SIZE=str(size), TORCHELASTIC_USE_AGENT_STORE="True",
                                     TORCHELASTIC_RESTART_COUNT="0") for rank, daemon in enumerate(daemons)]
         for rank in ranks:  # whose output would else be waited for without end
             self.addCleanup(rank.kill)
-            timer = threading.Timer(pytorch_test.PATIENCE, rank.kill)
+            timer = threading.Timer(self.seconds * SLOWDOWN, rank.kill)
             self.addCleanup(timer.cancel)
             timer.start()
         return ranks

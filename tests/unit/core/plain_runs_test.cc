@@ -15,6 +15,8 @@ TEST(RankKeys, AreThoseOfGlooNcclAndTheAgents) {
   EXPECT_EQ(rank_of_key("/none/torchelastic/role_info2"), 2U);
   EXPECT_EQ(rank_of_key("//0/1"), 1U);
   EXPECT_EQ(rank_of_key("//worker/attempt_0/default_pg/0/0/2"), 2U);
+  EXPECT_EQ(rank_of_key("/rpc_prefix_0/0/1"), 1U);
+  EXPECT_EQ(rank_of_key("//worker/attempt_0/rpc_prefix_12/0/7"), 7U);
   for (const char* key : {"",
                           "/",
                           "3",
