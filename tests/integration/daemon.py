@@ -32,9 +32,9 @@ def text_of(file):
 class Daemon:
     """One daemon process. Use as a context manager, or start() and stop()."""
 
-    def __init__(self, *args, engine="memory:", environment=None, host="127.0.0.1"):
+    def __init__(self, *args, engine="memory:", environment=None, host="127.0.0.1", port=None):
         # The next start must come back to the same place.
-        self.command = [os.path.join(BIN, "c10dd"), "--listen", f"{host}:{reserve_port(host)}",
+        self.command = [os.path.join(BIN, "c10dd"), "--listen", f"{host}:{port or reserve_port(host)}",
                         "--engine", engine, *args]
         self.environment = environment
         self.process = None
