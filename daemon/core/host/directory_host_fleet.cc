@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes of a directory that several daemons share, and the owners of jobs.
 #include "daemon/core/host/directory_host.h"
+
+#include <algorithm>
+#include <cstddef>
+
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -9,6 +13,22 @@ namespace c10dd::core {
 namespace {
 
 using Batch = DirectoryHost::DirectoryBatch;
+
+/// How many jobs leave the directory, or are erased, in one step: for each the engine is asked, and
+/// meanwhile the commits of the other jobs wait.
+constexpr std::size_t kJobsAtOnce = 64;
+
+/// Returns the items in parts of kJobsAtOnce.
+template <class T>
+std::vector<std::vector<T>> in_parts(const std::vector<T>& all) {
+  std::vector<std::vector<T>> parts;
+  for (std::size_t at = 0; at < all.size(); at += kJobsAtOnce) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
+    const std::size_t size = std::min(kJobsAtOnce, all.size() - at);
+    parts.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
+  }
+  return parts;
+}
 
 std::vector<JobNumber> numbers_of(const std::vector<Directory::NamedRun>& entries) {
   std::vector<JobNumber> numbers;
@@ -209,6 +229,10 @@ void DirectoryHost::locate_due(TimePoint now) {
 
 /// Retires the runs whose grace is over, and which this daemon owns.
 void DirectoryHost::retire_shared(const std::vector<NamedRun>& over) {
+  if (over.size() > kJobsAtOnce) {
+    for (const std::vector<NamedRun>& part : in_parts(over)) retire_shared(part);
+    return;
+  }
   struct Retirement {
     std::map<JobNumber, std::uint64_t> numbers;  ///< with the lookup number when it was due
     std::vector<NamedRun> entries;
@@ -282,6 +306,10 @@ void DirectoryHost::remove_shared(const std::string& job, const std::vector<JobN
 /// Erases what the engine keeps of marked jobs, then their marks.
 void DirectoryHost::erase_marked(std::vector<JobNumber> numbers) {
   if (numbers.empty() || !directory_) return;
+  if (numbers.size() > kJobsAtOnce) {
+    for (std::vector<JobNumber>& part : in_parts(numbers)) erase_marked(std::move(part));
+    return;
+  }
   shell_.forget(numbers, [this, numbers](bool done) {
     if (!done || !directory_) return;
     change({[this, numbers]() -> Batch {

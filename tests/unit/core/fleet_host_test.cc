@@ -178,6 +178,23 @@ TEST_F(FleetHosts, TheOwnerRetiresARunAndTheOtherFollows) {
   EXPECT_EQ(first.lost + second.lost, "");
 }
 
+TEST_F(FleetHosts, ManyRunsAreRetiredInParts) {
+  first.limits.run_grace = seconds(3);
+  first.open();
+  for (int i = 0; i < 200; ++i) {
+    const auto owner = first.join("a", 100 + i, 0, "r" + std::to_string(i));
+    first.loops[0]->turn([&] { first.ask(owner, 1, Goodbye{}); });
+  }
+  first.settle();
+  for (int i = 0; i < 12; ++i) {
+    pass(milliseconds(400), {&first, &second});
+    first.settle();
+  }
+  EXPECT_EQ(first.struck.size(), 200U);
+  EXPECT_LE(first.most_at_once, 64U) << "meanwhile the commits of the other jobs wait";
+  EXPECT_EQ(memory->jobs[0].rows.size(), 2U) << "no entry, no mark";
+}
+
 TEST_F(FleetHosts, ARunIsNotRetiredByADaemonThatLostItToAnother) {
   for (HostWorld* world : {&first, &second}) {
     world->limits.run_grace = seconds(8);

@@ -249,8 +249,9 @@ class HostWorld : private DirectoryHost::Shell {
   bool fail_next = false;            ///< the next batch has an unknown outcome
   bool fail_next_directory = false;  ///< the next change of the directory is not committed
   std::size_t piece_rows = 1'000;
-  std::string lost;          ///< why a host has given the engine up
-  bool rolled_back = false;  ///< because it has found less than was durable
+  std::size_t most_at_once = 0;  ///< jobs that the engine was asked for in one step
+  std::string lost;              ///< why a host has given the engine up
+  bool rolled_back = false;      ///< because it has found less than was durable
   std::vector<std::string> struck;
   std::uint64_t generation = 0;
   SteadyTime clock;
@@ -271,6 +272,7 @@ class HostWorld : private DirectoryHost::Shell {
   JobHost& host_of(JobNumber number) override { return host((number - 1) % loops.size()); }
   void write(DirectoryHost::DirectoryBatch change,
              std::function<void(DirectoryHost::Written)> then) override {
+    most_at_once = std::max(most_at_once, change.erased.size());
     engine_work.push_back([this, change = std::move(change), then = std::move(then)] {
       DirectoryHost::Written written;
       if (!std::exchange(fail_next_directory, false)) written = write_directory(*engine, change);
@@ -291,6 +293,7 @@ class HostWorld : private DirectoryHost::Shell {
   }
   void directory_damaged(const Failure& why) override { lost = why.detail; }
   void forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) override {
+    most_at_once = std::max(most_at_once, jobs.size());
     engine_work.push_back([this, jobs = std::move(jobs), then = std::move(then)] {
       bool done = true;
       for (const JobNumber job : jobs) {
