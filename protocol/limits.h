@@ -118,7 +118,7 @@ inline constexpr std::chrono::seconds kRunGrace{
 // would have to wait longer is refused.
 inline constexpr int kNewJobsAtOnce = 256;
 inline constexpr int kNewJobsPerSecond = 100;
-inline constexpr std::chrono::nanoseconds kNewJobWait = std::chrono::seconds(5);
+inline constexpr std::chrono::nanoseconds kNewJobWait = std::chrono::seconds(2);
 
 // Endpoints: ports that are leased for clients of PyTorch's TCPStore. The ttl of an endpoint runs
 // while the endpoint has no connection.

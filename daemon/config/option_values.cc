@@ -175,6 +175,17 @@ Result<void> set_engine(Options& options, const std::string& text) {
     return failure(Code::invalid_argument, "invalid engine \"{}\": the path is relative; use {}{}",
                    text, kRocks, absolute_path(text.substr(kRocks.size())));
   }
+  if (follows(kRocks)) {
+    const std::string state = absolute_path(text.substr(kRocks.size()));
+    if (std::filesystem::path(state).relative_path().empty()) {
+      return failure(Code::invalid_argument,
+                     "invalid engine \"{}\": the state would be in /; use a directory of its own, "
+                     "as in rocksdb:/var/lib/c10dd",
+                     text);
+    }
+    options.engine = std::string(kRocks) + state;
+    return {};
+  }
   options.engine = text;
   return {};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <utility>
+#include <vector>
 
 #include "daemon/shard/log_line.h"
 #include "protocol/address.h"
@@ -139,6 +140,7 @@ void EndpointListeners::close(const core::Endpoint& endpoint, std::string_view h
 
 void EndpointListeners::restore(const std::vector<core::Endpoint>& leased) {
   std::map<core::Endpoints::Name, Entry> before = std::exchange(entries_, {});
+  std::vector<core::Endpoints::Name> added;
   for (const core::Endpoint& endpoint : leased) {
     const auto known = before.find({endpoint.job, endpoint.name});
     const bool same = known != before.end() && known->second.endpoint.port == endpoint.port &&
@@ -151,10 +153,12 @@ void EndpointListeners::restore(const std::vector<core::Endpoint>& leased) {
       of_.directory.endpoint_in_use(endpoint, in_use);
     });
     add({endpoint, {}, nullptr, use, {}});
+    added.emplace_back(endpoint.job, endpoint.name);
   }
   for (auto& [name, entry] : before) entry.use->forget();
   before.clear();  // frees the ports
-  try_all_again();
+  for (const core::Endpoints::Name& name : added) try_again(entries_.at(name));
+  retry_later();
 }
 
 /// Notes that a port is taken on a host that this daemon shares with another one of the fleet: that
@@ -197,15 +201,22 @@ void EndpointListeners::try_again(Entry& entry) {
 
 /// Listens for the endpoints that cannot be reached. Comes back after a while if there are any.
 void EndpointListeners::try_all_again() {
-  bool all = true;
   for (auto& [name, entry] : entries_) {
     if (!entry.listener) try_again(entry);
-    all = all && entry.listener;
   }
-  if (all) return;
+  retry_later();
+}
+
+/// Tries again after a while those that could not be opened.
+void EndpointListeners::retry_later() {
+  const bool all = std::ranges::all_of(
+      entries_, [](const auto& entry) { return entry.second.listener != nullptr; });
+  if (all || std::exchange(retries_, true)) return;
   retry_.expires_after(kRetry);
   retry_.async_wait([this](const ErrorCode& cancelled) {
-    if (!cancelled) try_all_again();
+    if (cancelled) return;  // then `this` may be gone
+    retries_ = false;
+    try_all_again();
   });
 }
 

@@ -73,6 +73,7 @@ class EndpointListeners final : public core::EndpointPorts {
   void leave_to_neighbour(Entry& entry);
   void try_again(Entry& entry);
   void try_all_again();
+  void retry_later();
   void add(Entry entry);
   const Entry* find(const core::Endpoint& endpoint) const;
 
@@ -80,6 +81,7 @@ class EndpointListeners final : public core::EndpointPorts {
   const std::string host_;
   std::map<core::Endpoints::Name, Entry> entries_;
   boost::asio::steady_timer retry_;
+  bool retries_ = false;  ///< retry_ is set
 };
 
 }  // namespace c10dd::daemon

@@ -125,7 +125,7 @@ asio::awaitable<void> Reception::Rules::refuse(std::shared_ptr<Stream> stream,
   log_refused("", stream->peer(), reason);
   const std::string reply = encoding ? encoding->refusal(reason) : std::string();
   // Whoever has no room and gets no reply gives its place free at once.
-  if (reply.empty() && reason.code == Code::quota_exceeded) co_return;
+  if (reply.empty() && reason.code == Code::quota_exceeded) co_return stream->give_place_free();
   ErrorCode failed;
   co_await stream->write_all(asio::buffer(reply), failed);
   co_await stream->finish();

@@ -121,6 +121,8 @@ class Stream {
   void keep(std::shared_ptr<const void> what) { ticket_.keep(std::move(what)); }
   /// Counts the connection in `count`, too, until it has ended.
   void also_count(std::shared_ptr<Ticket::Count> count) { ticket_.also_count(std::move(count)); }
+  /// Counts the connection no more: it is about to be closed.
+  void give_place_free() { ticket_ = Ticket(); }
   std::string take_head() { return std::exchange(head_, {}); }
 
  protected:

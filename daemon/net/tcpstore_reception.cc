@@ -179,7 +179,8 @@ void TcpStoreReception::refuse(const Failure& reason) {
   listener_->context.metrics.protocol_error(Protocol::tcpstore, reason.code);
   log_refused(name_of(Protocol::tcpstore), stream_->peer(), reason);
   if (reason.code != Code::quota_exceeded) return end("refused");
-  // Who has no room gives its place free at once: the last reference to the stream closes it.
+  // The next one may take the place at once. The last reference to the stream closes it.
+  stream_->give_place_free();
   listener_->context.metrics.connection_closed(Protocol::tcpstore, "refused");
 }
 

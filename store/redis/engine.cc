@@ -177,7 +177,11 @@ class RedisEngine final : public Engine {
                 reply->items[0].number(changes.revision) &&
                 reply->items[1].number(*changes.row_count);
     for (std::size_t n = 2; good && n < reply->items.size(); ++n) {
-      good = reply->items[n].is_bytes() && decode_change(reply->items[n].text, changes.rows);
+      good = reply->items[n].is_bytes();
+      // A change that somebody has damaged is as good as one that was not kept.
+      if (good && !decode_change(reply->items[n].text, changes.rows)) {
+        return std::optional<Changes>();
+      }
     }
     if (!good) return client_->unexpected("the changes of the directory", *reply);
     return std::optional(std::move(changes));

@@ -22,6 +22,19 @@ JOBS_PER_SECOND = 500
 CONNECTIONS = 4
 
 
+def connect(address, timeout=None, _source=None):
+    """As socket.create_connection(). The port of the client stays in TIME_WAIT, but a server of another test can be
+    bound to it meanwhile."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    client.settimeout(timeout)
+    client.connect(address)
+    return client
+
+
+socket.create_connection = connect  # also for Wire and urllib
+
+
 class Strangers(contextlib.AbstractContextManager):
     """Threads that call act(number, count) again and again until the end of the block."""
 

@@ -138,8 +138,13 @@ void DirectoryHost::changed(const Written& result) {
   next_change();
 }
 
-/// Undoes a change that was decided, but not made.
-void DirectoryHost::undo() { take(mirror_.undo(decided_.rows), decided_.from); }
+/// Undoes a change that was decided, but not made. No host knows the jobs that it has added.
+void DirectoryHost::undo() {
+  const Result<Directory::Followed> done =
+      directory_->follow(mirror_.undo(decided_.rows), decided_.from, job_time());
+  if (!done) return shell_.directory_damaged(done.error());
+  if (done->endpoints) restore_endpoints();
+}
 
 void DirectoryHost::follow() {
   busy_ = true;

@@ -24,9 +24,9 @@ TEST(NewJobPace, RefusesWhoWouldWaitTooLong) {
   NewJobPace pace;
   int waiting = 0;
   while (pace.next("a", at(0))) ASSERT_LT(++waiting, 10'000);
-  EXPECT_EQ(waiting, limits::kNewJobsAtOnce + 1 + 5 * limits::kNewJobsPerSecond);
+  EXPECT_EQ(waiting, limits::kNewJobsAtOnce + 1 + 2 * limits::kNewJobsPerSecond);
   EXPECT_FALSE(pace.next("a", at(0)));
-  EXPECT_EQ(pace.next("a", at(0) + milliseconds(10)), at(5) + milliseconds(10))
+  EXPECT_EQ(pace.next("a", at(0) + milliseconds(10)), at(2) + milliseconds(10))
       << "a refusal takes no place";
   EXPECT_EQ(pace.next("a", at(100)), at(100));
 }

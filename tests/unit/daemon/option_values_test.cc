@@ -87,6 +87,18 @@ TEST(EngineOption, ARelativePathIsRefusedWithTheAbsoluteOne) {
   EXPECT_EQ(refused_engine("rocksdb:/state"), "accepted");
 }
 
+TEST(EngineOption, TheRootIsNoPlaceForAState) {
+  for (const std::string root : {"rocksdb:/", "rocksdb://", "rocksdb:///", "rocksdb:/tmp/.."}) {
+    EXPECT_EQ(refused_engine(root),
+              "invalid engine \"" + root +
+                  "\": the state would be in /; use a directory of its own, as in "
+                  "rocksdb:/var/lib/c10dd");
+  }
+  Options options;
+  ASSERT_TRUE(set_engine(options, "rocksdb:/tmp/../var/./x/"));
+  EXPECT_EQ(state_path(options), "/var/x/");
+}
+
 TEST(EngineOption, TheDefaultHasAnAbsolutePath) {
   ::setenv("STATE_DIRECTORY", "state", 1);
   EXPECT_EQ(*default_engine(), "rocksdb:" + std::filesystem::current_path().string() + "/state");
