@@ -12,23 +12,7 @@
 namespace c10dd::store {
 namespace {
 
-using RowMap = SharedMemory::RowMap;
 using JobRows = SharedMemory::JobRows;
-
-void apply(const RowView& row, RowMap& rows) {
-  switch (row.kind) {
-    case Row::Kind::put:
-      rows.insert_or_assign(Bytes(row.key), Bytes(row.value));
-      return;
-    case Row::Kind::erase:
-      if (const auto it = rows.find(row.key); it != rows.end()) rows.erase(it);
-      return;
-    case Row::Kind::erase_prefix:
-      for (auto it = rows.lower_bound(row.key); it != rows.end() && it->first.starts_with(row.key);)
-        it = rows.erase(it);
-      return;
-  }
-}
 
 class MemoryReader final : public RowReader {
  public:

@@ -10,14 +10,13 @@
 
 #include "store/fleet.h"
 #include "store/job_head.h"
+#include "store/row_map.h"
 
 namespace c10dd::store {
 
 /// The rows of all jobs and of the fleet. Not thread-safe.
 class SharedMemory {
  public:
-  using RowMap = std::map<Bytes, Bytes, std::less<>>;
-
   struct JobRows {
     JobHead head;
     std::uint64_t process = 0;  ///< of the owner; 0: released

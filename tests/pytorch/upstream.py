@@ -55,7 +55,7 @@ class Result(unittest.TestResult):
         self.served = 0
 
     def bad(self):
-        """The lists of tests that fail the run, each with [(test, text)]."""
+        """Returns the lists of tests that make the run fail, each as [(test, text)]."""
         return self.failures, self.errors, [(test, "unexpected success") for test in self.unexpectedSuccesses]
 
     def addError(self, test, err):

@@ -62,7 +62,7 @@ void DirectoryHost::lease(const std::string& job, const LeaseEndpoint& request,
     Result<Endpoint> endpoint = directory_->endpoints().check(job, request);
     const bool is_new = endpoint && endpoint->port == 0;
     // Decided again: another daemon has changed the directory, and may have leased the endpoint or
-    // its port. The listener was closed when the newer directory was read.
+    // its port. The listener was closed when the change was undone.
     withdraw();
     if (is_new) {
       const Result<std::uint16_t> port = ports_->open(*endpoint, directory_->endpoints());

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/core/host/directory_mirror.h"
 
+#include <map>
 #include <set>
 
 namespace c10dd::core {
 namespace {
 
-/// Returns rows that erase `keys` and then put `rows`. In this order, what moves from one row to
+/// Returns rows that erase `keys` and then put `puts`. In this order, what moves from one row to
 /// another (a port, a number) is free before it is taken.
 Rows in_order(const std::set<std::string_view>& keys,
               const std::map<std::string_view, std::string_view>& puts) {
@@ -24,13 +25,7 @@ void DirectoryMirror::begin(const Directory& directory) {
 }
 
 void DirectoryMirror::apply(const Rows& change) {
-  for (const RowView& row : change) {
-    if (row.kind == Row::Kind::put) {
-      rows_.insert_or_assign(Bytes(row.key), Bytes(row.value));
-    } else if (const auto at = rows_.find(row.key); at != rows_.end()) {
-      rows_.erase(at);
-    }
-  }
+  for (const RowView& row : change) store::apply(row, rows_);
 }
 
 Rows DirectoryMirror::undo(const Rows& change) const {
@@ -48,8 +43,8 @@ Rows DirectoryMirror::undo(const Rows& change) const {
 }
 
 Rows DirectoryMirror::difference(const Directory& newer) const {
-  RowMap wanted;
-  for (const RowView& row : newer.rows()) wanted[Bytes(row.key)] = row.value;
+  store::RowMap wanted;
+  for (const RowView& row : newer.rows()) store::apply(row, wanted);
   std::set<std::string_view> keys;
   std::map<std::string_view, std::string_view> puts;
   for (const auto& [key, value] : rows_) {

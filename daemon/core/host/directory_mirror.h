@@ -3,9 +3,8 @@
 // that was decided but not made, and which rows lead to a newer directory.
 #pragma once
 
-#include <map>
-
 #include "daemon/core/directory.h"
+#include "store/row_map.h"
 
 namespace c10dd::core {
 
@@ -21,9 +20,7 @@ class DirectoryMirror {
   Rows difference(const Directory& newer) const;
 
  private:
-  using RowMap = std::map<Bytes, Bytes, std::less<>>;
-
-  RowMap rows_;
+  store::RowMap rows_;
 };
 
 }  // namespace c10dd::core

@@ -58,7 +58,7 @@ Result<News> DirectoryReading::finish(store::Engine& engine) {
     if (!*since) return News();
     changes = std::move(**since);
   }
-  for (const RowView& row : changes.rows) apply(row);
+  for (const RowView& row : changes.rows) store::apply(row, rows_);
   if (changes.row_count.value_or(rows_.size()) != rows_.size()) {
     return failure(Code::malformed,
                    "the directory of jobs has {} rows, but {} were read: rows were erased or "
@@ -72,19 +72,6 @@ Result<News> DirectoryReading::finish(store::Engine& engine) {
     if (!restored) return restored.error();
   }
   return News(std::move(news));
-}
-
-void DirectoryReading::apply(const RowView& row) {
-  if (row.kind == Row::Kind::put) {
-    rows_.insert_or_assign(Bytes(row.key), Bytes(row.value));
-    return;
-  }
-  auto at = rows_.lower_bound(row.key);
-  if (row.kind == Row::Kind::erase) {
-    if (at != rows_.end() && at->first == row.key) rows_.erase(at);
-    return;
-  }
-  while (at != rows_.end() && at->first.starts_with(row.key)) at = rows_.erase(at);
 }
 
 }  // namespace c10dd::core

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the directory of jobs from an engine in steps, between which the engine can serve jobs, and
 // other daemons can change the directory: the changes since the first step are applied at the end.
-// So the directory is one of one moment, though its rows were not read at one moment.
+// So the result is the directory of one moment, the last one.
 // Used on the thread that uses the engine; each step blocks until the engine has replied.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 
 #include "daemon/core/directory.h"
 #include "store/engine.h"
+#include "store/row_map.h"
 
 namespace c10dd::core {
 
@@ -47,14 +47,13 @@ class DirectoryReading {
   Result<std::optional<DirectoryNews>> follow(store::Engine& engine);
   Result<void> begin(store::Engine& engine);
   Result<std::optional<DirectoryNews>> finish(store::Engine& engine);
-  void apply(const RowView& row);
 
   const Directory::Limits limits_;
   std::optional<Revision> known_;
   const std::size_t piece_rows_ = kPieceRows;
   Revision first_ = 0;  ///< of the directory before the first row was read
   std::unique_ptr<store::RowReader> reader_;
-  std::map<Bytes, Bytes, std::less<>> rows_;
+  store::RowMap rows_;
   int readings_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory that is read in steps is one of one moment, whatever others change meanwhile; and the
-// rows that lead from one directory to another are those that differ.
+// Reading the directory in steps gives the directory of one moment, whatever other daemons change
+// meanwhile. The rows that lead from one directory to another are those that differ.
 #include "daemon/core/host/directory_reading.h"
 
 #include <gtest/gtest.h>
