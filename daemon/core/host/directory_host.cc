@@ -102,10 +102,11 @@ void DirectoryHost::locate(const std::string& job, const std::string& run,
     const auto answer = [&back, then](const Result<JobLocation>& location) {
       back.dispatch([then, location] { then(location); });
     };
+    if (!fleet_ || !directory_ || volatile_runs_.find(job, run)) return answer(locate(job, run));
+    const std::optional<JobNumber> known = directory_->find(job, run);
+    if (!known) return locate_paced(job, run, client, answer);
     // A change under way may have given the run a number that another daemon gives to another run.
-    const bool shared = fleet_ && directory_ && !volatile_runs_.find(job, run);
-    if (shared && !directory_->find(job, run)) return locate_paced(job, run, client, answer);
-    if (shared && busy_) return locate_new(job, run, answer);
+    if (!mirror_.has(directory_->entry_row(*known))) return locate_new(job, run, answer);
     answer(locate(job, run));
   });
 }

@@ -24,6 +24,11 @@ void DirectoryMirror::begin(const Directory& directory) {
   apply(directory.rows());
 }
 
+bool DirectoryMirror::has(const Row& row) const {
+  const auto found = rows_.find(row.key);
+  return found != rows_.end() && found->second == row.value;
+}
+
 void DirectoryMirror::apply(const Rows& change) {
   for (const RowView& row : change) store::apply(row, rows_);
 }

@@ -12,6 +12,8 @@ class DirectoryMirror {
  public:
   /// Begins with a directory whose rows are all durable.
   void begin(const Directory& directory);
+  /// Returns whether this row is durable.
+  bool has(const Row& row) const;
   /// Takes a change that is durable.
   void apply(const Rows& change);
   /// Returns the rows that undo a change, which was not applied.

@@ -342,6 +342,19 @@ TEST_F(DirectoryUnderChurn, AFasterDaemonCostsAChangeAnotherTryOnly) {
   EXPECT_EQ(hello(first, "mine", 2), Lines{"1:hello not_owner"});
 }
 
+TEST_F(DirectoryUnderChurn, DoesNotDelayAHelloForARunThatIsKnown) {
+  second.join("known", 1);
+  const auto newcomer = std::make_shared<TestSink>();
+  second.loops[0]->turn([&] { second.host().hello(second.hello(newcomer, "new", 2)); });
+  // The change for the new run is under way, and is not committed.
+  sink = std::make_shared<TestSink>();
+  second.loops[0]->turn([&] { second.host().hello(second.hello(sink, "known", 3)); });
+  EXPECT_EQ(sink->take(), Lines{"1:hello ok"});
+  EXPECT_EQ(newcomer->take(), Lines{});
+  second.settle();
+  EXPECT_EQ(newcomer->take(), Lines{"1:hello ok"});
+}
+
 TEST_F(DirectoryUnderChurn, OfADaemonThatFollowsIsThatOfTheOther) {
   for (HostWorld* world : {&first, &second}) {
     world->limits.run_grace = seconds(3);
