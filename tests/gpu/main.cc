@@ -15,6 +15,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -136,7 +137,8 @@ int run_rank(const char* number) {
   }
 }
 
-int run_all() {
+/// Runs the scenarios of these names, or all if there are no names.
+int run_all(const std::vector<std::string_view>& names) {
   const int status = await(start({"probe"}, {}), Clock::now() + kLimit);
   const int gpus = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   if (gpus == 0) return kSkipped;
@@ -145,6 +147,7 @@ int run_all() {
   int failed = 0;
   bool counted = false;
   for (std::size_t number = 0; number < kScenarios; ++number) {
+    if (!names.empty() && std::ranges::count(names, scenarios[number].name) == 0) continue;
     failed += run(number, gpus, daemon.address()) ? 0 : 1;
     const std::string metrics = test::metrics_of(daemon.address());
     counted = counted || metrics.find("backend=\"nccl\"") != std::string::npos;
@@ -161,9 +164,13 @@ int main(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "probe") return std::min(c10dd::gpu::probe(), 64);
   if (command == "rank" && argc > 2) return c10dd::gpu::run_rank(argv[2]);
-  if (argc > 1) {
-    std::fprintf(stderr, "usage: %s\n", argv[0]);
+  const std::vector<std::string_view> names(argv + 1, argv + argc);
+  for (const std::string_view name : names) {
+    if (std::ranges::count(c10dd::gpu::scenarios, name, &c10dd::gpu::Scenario::name) > 0) continue;
+    std::fprintf(stderr, "usage: %s [NAME...]\nNames of scenarios:", argv[0]);
+    for (const auto& one : c10dd::gpu::scenarios) std::fprintf(stderr, " %s", one.name.data());
+    std::fprintf(stderr, "\n");
     return 64;
   }
-  return c10dd::gpu::run_all();
+  return c10dd::gpu::run_all(names);
 }

@@ -1,45 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/scenarios.h"
 
-#include <signal.h>
-#include <unistd.h>
-
-#include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "client/client.h"
 #include "client/errors.h"
-#include "client/membership.h"
 #include "protocol/format.h"
-#include "tests/gpu/device_values.h"
+#include "tests/gpu/world.h"
 #include "tests/unit/collectives/expected.h"
 
 namespace c10dd::gpu {
 namespace {
 
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 using test::each_type;
 using test::factor_of;
 using test::Inputs;
 using test::inputs_of;
 using test::number;
 using test::reduction_of;
-
-constexpr CallOptions kAsync{.async = true};
-
-void expect(bool good, const std::string& what) {
-  if (!good) throw std::runtime_error(what);
-}
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 /// Compares a result of NCCL. Only avg of floats may be rounded differently, because NCCL
 /// multiplies by 1/n first.
@@ -52,22 +32,6 @@ bool same(const std::vector<T>& got, const std::vector<T>& expected, ReduceOp op
   }
   return got.size() == expected.size();
 }
-
-/// A group of all ranks of the launcher.
-struct World {
-  World() : group(ProcessGroup::open(client, {.backend = "nccl", .timeout = 60s})) {
-    if (group->rank() == 0) std::printf("  %s\n", group->describe().c_str());
-  }
-  /// The index of the GPU, which the group has chosen.
-  static int index(const ProcessGroup& group) {
-    const std::string text = group.describe();
-    return std::stoi(text.substr(text.find("cuda:") + 5));
-  }
-
-  const std::shared_ptr<Client> client = Client::from_environment();
-  const std::shared_ptr<ProcessGroup> group;
-  Gpu gpu{index(*group)};
-};
 
 /// Reduces elements of every type by every operation that NCCL has.
 void reductions() {
@@ -193,70 +157,23 @@ void subgroups() {
   }
 }
 
-/// Aborts a collective that hangs, and goes on in a new group.
-void abort() {
-  World world;
-  const Tensor tensor = world.gpu.put(std::vector<float>(1000, 1.0f), DType::float32);
-  if (world.group->rank() == 0) {
-    const WorkPtr work = world.group->all_reduce(tensor, ReduceOp::sum, kAsync);
-    std::this_thread::sleep_for(300ms);
-    const auto begin = Clock::now();
-    world.group->abort("the test says so");
-    expect(work->status() != Work::Status::pending, "the work is pending after abort()");
-    std::printf("  the work failed %.3f s after abort()\n", seconds_since(begin));
-  } else {
-    std::this_thread::sleep_for(500ms);
-    world.group->abort("the test says so");
-  }
-  const auto begin = Clock::now();
-  const c10dd::World next = {
-      .rank = world.group->rank(), .size = world.group->size(), .generation = 1};
-  const auto group = ProcessGroup::open(world.client, next, {.backend = "nccl", .timeout = 60s});
-  const Tensor again = world.gpu.put(std::vector<float>{1}, DType::float32);
-  group->all_reduce(again);
-  expect(world.gpu.get<float>(again).front() == static_cast<float>(group->size()),
-         "the sum in the next group");
-  std::printf("  rank %u: the next group had its first sum after %.3f s\n", next.rank,
-              seconds_since(begin));
-}
-
-/// One rank is killed in a collective; the others learn who it was, and go on.
-void kill_a_rank() {
-  const auto client = Client::from_environment();
-  const auto membership = client->rendezvous({.min = 2, .max = 3, .last_call = 100ms});
-  auto group = ProcessGroup::open(membership, {.backend = "nccl", .timeout = 60s});
-  Gpu gpu(World::index(*group));
-  group->barrier();
-  if (client->rank() == 2) kill(getpid(), SIGKILL);
-  const auto begin = Clock::now();
-  std::string text;
-  try {
-    while (true) {
-      group->all_reduce(gpu.put(std::vector<float>{1}, DType::float32))->wait_on_host();
-    }
-  } catch (const Aborted& error) {
-    text = error.what();
-    expect(error.missing().size() == 1, "the error names no rank: " + text);
-  }
-  std::printf("  %.3f s after the barrier: %s\n", seconds_since(begin), text.c_str());
-  const auto failed = Clock::now();
-  group.reset();
-  membership->next();
-  group = ProcessGroup::open(membership, {.backend = "nccl", .timeout = 60s});
-  const Tensor one = gpu.put(std::vector<float>{1}, DType::float32);
-  group->all_reduce(one);
-  expect(gpu.get<float>(one).front() == 2, "the sum of the survivors");
-  expect(seconds_since(failed) < 2.5, "the survivors needed more than 2.5 s for a new group");
-}
-
 }  // namespace
 
 const Scenario scenarios[kScenarios] = {
-    {"reductions", 1, 1, reductions}, {"moves", 1, 1, moves},
-    {"reductions", 2, 2, reductions}, {"moves", 3, 3, moves},
-    {"messages", 2, 2, messages},     {"streams", 2, 2, streams},
-    {"subgroups", 4, 4, subgroups},   {"abort", 2, 2, abort},
+    {"reductions", 1, 1, reductions},
+    {"moves", 1, 1, moves},
+    {"reductions", 2, 2, reductions},
+    {"moves", 3, 3, moves},
+    {"messages", 2, 2, messages},
+    {"streams", 2, 2, streams},
+    {"subgroups", 4, 4, subgroups},
+    {"abort", 2, 2, abort_a_group},
+    {"aborts", 2, 2, abort_many_groups},
+    {"absence", 2, 2, stay_away},
     {"kill", 3, 2, kill_a_rank},
+    {"stop", 3, 2, stop_a_rank},
+    {"pace", 1, 1, pace},
+    {"pace", 2, 2, pace},
 };
 
 }  // namespace c10dd::gpu

@@ -16,7 +16,15 @@ struct Scenario {
 };
 
 /// All scenarios, in the order in which they are run.
-inline constexpr std::size_t kScenarios = 9;
+inline constexpr std::size_t kScenarios = 14;
 extern const Scenario scenarios[kScenarios];
+
+// In failures.cc and pace.cc.
+void abort_a_group();
+void abort_many_groups();
+void stay_away();
+void kill_a_rank();
+void stop_a_rank();
+void pace();
 
 }  // namespace c10dd::gpu
