@@ -59,6 +59,10 @@ struct JobBatch {
   /// Of job 0 on a shared engine: if the caller does not own one of these jobs any more, the batch
   /// is fenced.
   std::vector<Ownership> guards = {};
+  /// Of job 0 on a shared engine: if the batch is fenced because another daemon has changed the
+  /// job, batches of other daemons are fenced for a second, until this daemon has changed the job.
+  /// So a daemon far from the engine gets its turn beside near ones. An engine may ignore it.
+  bool turn = false;
 };
 
 /// Result of a commit or a confirmation.

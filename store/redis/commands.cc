@@ -232,6 +232,7 @@ void append_redis_commit(Bytes& out, std::string_view verb, std::string_view scr
     append_rows(command, rows);
     if (!owned) command << encode_change(batch->rows);
   }
+  if (!owned) command << redis_process(process) << (batches.back()->turn ? 1 : 0);
   for (const Ownership& guard : guards) command << redis_owner({guard.epoch, process});
   command.append_to(out);
 }

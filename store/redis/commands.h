@@ -47,7 +47,8 @@ std::string redis_rows_key(std::string_view prefix, JobNumber job);
 /// Returns the key of the hash that has the newest changes of job 0. Each has the field of its
 /// from_rev, with its to_rev, a space, and its rows as encode_change() writes them. The field
 /// `first` has the from_rev of the oldest one, `last` the to_rev of the newest one, `count` and
-/// `bytes` how many there are.
+/// `bytes` how many there are. The field `turn` has the process that has the turn, see
+/// JobBatch::turn, a space, and the time of the server in milliseconds when it ends.
 std::string redis_changes_key(std::string_view prefix);
 
 /// Encodes the rows of a change of job 0.

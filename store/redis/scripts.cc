@@ -106,10 +106,12 @@ return {})lua";
 // arguments. Further keys are heads of jobs, and the last arguments the owners that they must have:
 // then there is one batch, and it is fenced if another daemon owns one of them. For job 0, the
 // third key has its changes, and the arguments of each batch end with its rows, encoded as one
-// change. A change that cannot be kept is a gap, and no failure of the commit. Redis does not undo
-// the writes of a script that fails, so everything that can fail (a key of the wrong type, out of
-// memory) must fail before the first write. ARGV[2] is 1 if rows are erased: then the commands that
-// write nothing else are tried first, because the rights of the user may have been changed.
+// change; the last two before the owners are the process, and 1 if it asks for a turn (see
+// JobBatch::turn). A change that cannot be kept is a gap, and no failure of the commit. Redis does
+// not undo the writes of a script that fails, so everything that can fail (a key of the wrong type,
+// out of memory) must fail before the first write. ARGV[2] is 1 if rows are erased: then the
+// commands that write nothing else are tried first, because the rights of the user may have been
+// changed.
 const std::string_view kRedisCommitScript = R"lua(
 local head, rows = KEYS[1], KEYS[2]
 local owned = ARGV[3] ~= '-'
@@ -131,6 +133,21 @@ local function chunks(command, list, at, last)
     redis.call(command, rows, unpack(list, at, to))
     at = to + 1
   end
+end
+
+local function now()
+  local time = redis.pcall('TIME')
+  return time[1] and time[1] * 1000 + math.floor(time[2] / 1000) or 0
+end
+
+-- The daemon that has the turn, or nil.
+local function turn()
+  local held = redis.pcall('HGET', changes, 'turn')
+  if type(held) ~= 'string' then return nil end
+  local process, ends = string.match(held, '^(%x+) (%d+)$')
+  if not process then return nil end
+  local left = ends - now()
+  return left > 0 and left <= 1000 and process or nil
 end
 
 local function erase_prefix(prefix)
@@ -188,6 +205,7 @@ if ARGV[2] == '1' and rev then
   redis.call('HDEL', head, '')
   redis.call('HSET', head, 'rev', rev)
 end
+local process, wish = ARGV[#ARGV - guards - 1], ARGV[#ARGV - guards] == '1'
 local verdicts, first, applied, at = {}, nil, false, 3
 for b = 1, tonumber(ARGV[1]) do
   local from, to = ARGV[at + 1], ARGV[at + 2]
@@ -198,15 +216,23 @@ for b = 1, tonumber(ARGV[1]) do
   elseif ARGV[at] == owner and not erased then
     if owner ~= '-' and rev ~= from and not_above(rev, from) then
       verdicts[b] = 'l'
+    elseif not owned and (turn() or process) ~= process then
+      verdicts[b] = 'f'
     elseif from == rev then
       verdicts[b] = 'd'
       if from ~= to then
         apply(at + 4, last)
-        if not owned then keep_change(from, to, ARGV[last + 1]) end
+        if not owned then
+          redis.pcall('HDEL', changes, 'turn')
+          keep_change(from, to, ARGV[last + 1])
+        end
         rev, applied = to, true
       end
     elseif owner ~= '-' and not_above(repeat_from, from) and not_above(to, rev) then
       verdicts[b] = 'd'
+    end
+    if verdicts[b] == 'f' and wish and not owned and not turn() then
+      redis.pcall('HSET', changes, 'turn', process .. string.format(' %.0f', now() + 1000))
     end
     if verdicts[b] == 'd' then first = first or from end
     if applied then repeat_from = first end

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Strangers open jobs and endpoints at one daemon of a fleet as fast as it lets them: the other daemon stays ready,
-and a launch of stock PyTorch with ranks at both stays one run. C10DD_CHURN_SECONDS=30 is the long form."""
+also if it is far from Redis, and a launch of stock PyTorch with ranks at both stays one run. C10DD_CHURN_SECONDS=30 is
+the long form."""
 import contextlib
+import http.client
 import json
 import os
 import socket
+import tempfile
 import threading
 import time
 import unittest
@@ -14,7 +17,9 @@ import urllib.request
 
 import at_once
 import tcpstore_fleet_test
-from daemon import SLOWDOWN
+from daemon import Daemon, SLOWDOWN
+from redis_server import redis_server
+from relay import Relay
 from wire import Wire
 
 SECONDS = float(os.environ.get("C10DD_CHURN_SECONDS", "4"))
@@ -124,6 +129,46 @@ class Churn(tcpstore_fleet_test.StockRanks):
             self.slowest = max(self.slowest, time.monotonic() - began)
             time.sleep(0.02)
         self.assertLess(self.slowest, self.lease * SLOWDOWN)
+
+
+class FarDaemon(unittest.TestCase):
+    """One daemon is beside Redis, the other 5 ms away: each change of the near one comes before the far one's."""
+
+    def test_makes_its_changes_beside_a_near_one(self):
+        with contextlib.ExitStack() as stack:
+            port, _ = stack.enter_context(redis_server(stack.enter_context(tempfile.TemporaryDirectory())))
+            relay = Relay(port, delay=0.005)
+            stack.callback(relay.close)
+            near = Daemon(engine=f"redis://127.0.0.1:{port}").start()
+            stack.callback(near.stop)
+            far = Daemon(engine=f"redis://127.0.0.1:{relay.port}").start()
+            stack.callback(far.stop)
+            links = [http.client.HTTPConnection(*near.address, timeout=10) for _ in range(CONNECTIONS)]
+
+            def come_and_go(number, _count):
+                for method, path, body in (("POST", "", json.dumps({"name": f"e{number}"})),
+                                           ("DELETE", f"/e{number}", None)):
+                    links[number].request(method, "/v1/jobs/x/endpoints" + path, body,
+                                          {"Content-Type": "application/json"} if body else {})
+                    links[number].getresponse().read()
+
+            slowest, count = 0.0, 0
+            end = time.monotonic() + SECONDS
+            with Strangers(come_and_go) as strangers:
+                while time.monotonic() < end:
+                    began = time.monotonic()
+                    with contextlib.closing(Wire(far.address)) as client:
+                        reply = client.hello(job=f"mine-{count}")
+                    self.assertEqual("ok", reply and reply.code, far.errors()[-2000:])
+                    self.assertEqual(200, far.http("/v1/jobs")[0])
+                    slowest = max(slowest, time.monotonic() - began)
+                    count += 1
+            print(f"far daemon: {count} new jobs beside {2 * sum(strangers.counts)} changes, slowest with its page "
+                  f"{slowest * 1000:.0f} ms")
+            self.assertGreater(sum(strangers.counts), 10)
+            self.assertLess(slowest, 2 * SLOWDOWN)
+            for daemon in (near, far):
+                self.assertNotIn("event=engine_lost", daemon.errors())
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import unittest
 import at_once
 from daemon import Daemon, SLOWDOWN
 from redis_server import Redis, sentinel
+from relay import Relay
 from resp import command
 from wire import Wire
 
@@ -81,39 +82,6 @@ class Adder(threading.Thread):
     def stop(self):
         self.over.set()
         self.join(PATIENCE)
-
-
-class Relay:
-    """Passes the bytes of a replica on to its primary until cut() is called; then they get nowhere."""
-
-    def __init__(self, port):
-        self.to = port
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.is_cut = False
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                one, _ = self.listener.accept()
-                other = socket.create_connection(("127.0.0.1", self.to))
-                for source, sink in ((one, other), (other, one)):
-                    threading.Thread(target=self.pump, args=(source, sink), daemon=True).start()
-
-    def pump(self, source, sink):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if not self.is_cut:
-                    sink.sendall(data)
-            if not self.is_cut:
-                sink.close()
-
-    def cut(self):
-        self.is_cut = True
-
-    def close(self):
-        self.listener.close()
 
 
 class Scene:

@@ -26,9 +26,12 @@ void DirectoryHost::lost() {
   directory_.reset();
   busy_ = behind_ = false;
   decided_ = {};
+  together_ = 0;
+  overtaken_ = 0;
   for (const Change& change : std::exchange(changes_, {})) {
     if (change.then) change.then({});
   }
+  for (const auto& then : std::exchange(followers_, {})) then();
 }
 
 void DirectoryHost::end_volatile(const std::string& job, const std::string& run) {

@@ -10,8 +10,9 @@
 //
 // Several daemons: on an engine that they share, each has a directory of its own in memory, and
 // follows the changes of the others. A change is decided, written if the directory in the engine is
-// still the one that it was decided on, and otherwise decided again on the newer directory. One
-// change is under way at a time, and nobody learns of it before it is durable. A job is retired by
+// still the one that it was decided on, and otherwise decided again on the newer directory. The
+// changes that wait are written together, one batch at a time, and nobody learns of them before
+// they are durable. A daemon that others overtake asks the engine for a turn. A job is retired by
 // the daemon that owns it; its name leaves the directory first, and a mark stays until its rows are
 // erased. FleetView judges the owners of jobs.
 //
@@ -75,6 +76,8 @@ class DirectoryHost {
     /// Jobs that leave the directory. On a shared engine the change is made only if this daemon
     /// owns all of them; on any other engine, their rows are erased in the same commit.
     std::vector<JobNumber> erased;
+    /// If other daemons have changed the directory, refuse their next changes, see JobBatch::turn.
+    bool turn = false;
   };
 
   /// The result of a change of the directory.
@@ -145,8 +148,8 @@ class DirectoryHost {
   void found_gone();
   bool is_open() const { return directory_ != nullptr; }
 
-  /// Calls `then` on the loop when the changes that are known so far were made: those of this
-  /// daemon and those that heard() has noticed.
+  /// Calls `then` on the loop when the directory has followed the changes that heard() has noticed,
+  /// and has no change that may not be made. Does not wait for changes that others overtake.
   void after_changes(std::function<void()> then);
   /// Returns all runs, or those of a job; none if the engine is not open.
   std::vector<Directory::NamedRun> runs() const;
@@ -241,9 +244,11 @@ class DirectoryHost {
     std::function<DirectoryBatch()>
         decide;                         ///< changes directory_; no rows: there is nothing to do
     std::function<void(Written)> then;  ///< called when the change is durable, or will not be made
+    bool alone = false;  ///< written without others; needed if DirectoryBatch::erased is not empty
   };
   void change(Change change);
   void next_change();
+  void decide();
   void changed(const Written& result);
   void undo();
   void follow();
@@ -284,10 +289,13 @@ class DirectoryHost {
   std::unordered_map<JobNumber, std::uint64_t> lookups_;  ///< newest lookup of each job
   JobTime time_;
   std::optional<FleetView> fleet_;
-  std::deque<Change> changes_;  ///< of a shared engine; the first one is under way
-  NewJobPace pace_;             ///< of a fleet
+  std::deque<Change> changes_;  ///< of a shared engine; the first `together_` are under way
+  std::size_t together_ = 0;
+  int overtaken_ = 0;                             ///< how often in a row another daemon was faster
+  std::vector<std::function<void()>> followers_;  ///< see after_changes()
+  NewJobPace pace_;                               ///< of a fleet
   std::multimap<TimePoint, std::function<void()>> paced_;  ///< new jobs, by when they may be made
-  DirectoryBatch decided_;                                 ///< the change that is being written
+  DirectoryBatch decided_;                                 ///< the changes that are being written
   DirectoryMirror mirror_;  ///< of a shared engine: directory_ without `decided_`
   bool busy_ = false;       ///< a change is being written, or the directory is being read
   bool behind_ = false;     ///< another daemon has changed the directory

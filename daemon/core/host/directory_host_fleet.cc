@@ -18,6 +18,14 @@ using Batch = DirectoryHost::DirectoryBatch;
 /// meanwhile the commits of the other jobs wait.
 constexpr std::size_t kJobsAtOnce = 64;
 
+/// How many changes are written together at most.
+constexpr std::size_t kChangesAtOnce = 256;
+
+/// How often other daemons may overtake a change before it asks for a turn. The first times are
+/// cheap, and often the other daemon has made what was to be changed: ranks of one new job that
+/// come through two daemons.
+constexpr int kOvertakenAtMost = 2;
+
 /// Returns the items in parts of kJobsAtOnce.
 template <class T>
 std::vector<std::vector<T>> in_parts(const std::vector<T>& all) {
@@ -65,8 +73,9 @@ void DirectoryHost::found_gone() {
 }
 
 void DirectoryHost::after_changes(std::function<void()> then) {
-  if (!directory_) return then();
-  change({[]() -> Batch { return {}; }, [then = std::move(then)](const Written&) { then(); }});
+  if (!directory_ || !fleet_) return then();
+  followers_.push_back(std::move(then));
+  next_change();
 }
 
 std::vector<Directory::NamedRun> DirectoryHost::runs() const {
@@ -111,16 +120,33 @@ void DirectoryHost::change(Change change) {
 void DirectoryHost::next_change() {
   if (busy_ || !directory_) return;
   if (behind_) return follow();
-  if (changes_.empty()) return;
+  for (const auto& then : std::exchange(followers_, {})) then();
+  if (busy_ || changes_.empty() || !directory_) return;
   busy_ = true;
-  decided_ = changes_.front().decide();
+  decide();
   if (decided_.rows.empty()) return changed({Written::Outcome::durable});
   shell_.write(decided_, [this, generation = generation_](const Written& written) {
     if (directory_ && generation == generation_) changed(written);
   });
 }
 
-/// Ends a change, or follows the changes by which another daemon was faster and then decides again.
+/// Decides the changes that are to be written next, as one batch.
+void DirectoryHost::decide() {
+  decided_ = changes_.front().decide();
+  decided_.turn = overtaken_ >= kOvertakenAtMost;
+  together_ = 1;
+  if (changes_.front().alone) return;
+  while (together_ < std::min(changes_.size(), kChangesAtOnce) && !changes_[together_].alone) {
+    Batch next = changes_[together_++].decide();
+    if (next.rows.empty()) continue;
+    if (decided_.rows.empty()) decided_.from = next.from;
+    decided_.to = next.to;
+    for (const RowView& row : next.rows) decided_.rows.add(row.kind, row.key, row.value);
+  }
+}
+
+/// Ends the changes under way, or follows those by which another daemon was faster and then decides
+/// again.
 void DirectoryHost::changed(const Written& result) {
   if (result.outcome == Written::Outcome::lost) return;  // lost() follows, and ends all changes
   if (result.durable()) {
@@ -130,15 +156,24 @@ void DirectoryHost::changed(const Written& result) {
   }
   decided_ = {};
   if (!directory_) return;
-  if (result.outcome == Written::Outcome::moved) return follow();
-  const Change change = std::move(changes_.front());
-  changes_.pop_front();
+  if (result.outcome == Written::Outcome::moved) {
+    ++overtaken_;
+    return follow();
+  }
+  overtaken_ = 0;
+  const auto end = changes_.begin() + static_cast<std::ptrdiff_t>(std::exchange(together_, 0));
+  std::vector<Change> made(std::make_move_iterator(changes_.begin()), std::make_move_iterator(end));
+  changes_.erase(changes_.begin(), end);
+  const std::uint64_t generation = generation_;
+  for (const Change& change : made) {
+    if (change.then) change.then(result);
+  }
+  if (!directory_ || generation != generation_) return;
   busy_ = false;
-  if (change.then) change.then(result);
   next_change();
 }
 
-/// Undoes a change that was decided, but not made. No host knows the jobs that it has added.
+/// Undoes changes that were decided, but not made. No host knows the jobs that they have added.
 void DirectoryHost::undo() {
   const Result<Directory::Followed> done =
       directory_->follow(mirror_.undo(decided_.rows), decided_.from, job_time());
@@ -273,7 +308,7 @@ void DirectoryHost::retire_shared(const std::vector<NamedRun>& over) {
     drop_runs(retirement->entries,
               [this, retirement] { erase_marked(numbers_of(retirement->entries)); });
   };
-  change({decide, then});
+  change({decide, then, true});
 }
 
 void DirectoryHost::remove_shared(const std::string& job, const std::vector<JobNumber>& numbers,
@@ -288,7 +323,8 @@ void DirectoryHost::remove_shared(const std::string& job, const std::vector<JobN
     return {before, retired.effects.revision, std::move(retired.effects.rows),
             numbers_of(*entries)};
   };
-  change({decide, [this, job, entries, then = std::move(then)](const Written& written) {
+  change({decide,
+          [this, job, entries, then = std::move(then)](const Written& written) {
             if (written.outcome == Written::Outcome::held) {
               return then(failure(Code::not_owner,
                                   "job \"{}\" has runs that other daemons serve; end their "
@@ -305,7 +341,8 @@ void DirectoryHost::remove_shared(const std::string& job, const std::vector<JobN
             }
             drop_runs(*entries, [this, entries] { erase_marked(numbers_of(*entries)); });
             then(Result<void>());
-          }});
+          },
+          true});
 }
 
 /// Erases what the engine keeps of marked jobs, then their marks.

@@ -34,7 +34,8 @@ Result<std::unique_ptr<Directory>> read_whole(store::Engine& engine,
 /// Commits a change of a directory that daemons share, if this daemon owns all jobs that leave it.
 Written write_shared(store::Engine& engine, const DirectoryHost::DirectoryBatch& change) {
   Written written;
-  store::JobBatch batch{Directory::kNumber, 0, change.from, change.to, change.rows, {}};
+  store::JobBatch batch{Directory::kNumber, 0,  change.from, change.to,
+                        change.rows,        {}, change.turn};
   for (const JobNumber number : change.erased) {
     const Result<store::ClaimReply> claim = engine.claim(number, store::ClaimTerms{});
     if (!claim) return written;

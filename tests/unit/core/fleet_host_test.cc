@@ -342,6 +342,60 @@ TEST_F(DirectoryUnderChurn, AFasterDaemonCostsAChangeAnotherTryOnly) {
   EXPECT_EQ(hello(first, "mine", 2), Lines{"1:hello not_owner"});
 }
 
+TEST_F(DirectoryUnderChurn, ShowsWhatIsDurableWhileOthersOvertakeAChange) {
+  sink = std::make_shared<TestSink>();
+  second.loops[0]->turn([&] { second.host().hello(second.hello(sink, "mine", 1)); });
+  std::size_t runs = 0;
+  second.directory->after_changes([&] { runs = second.directory->runs().size(); });
+  EXPECT_EQ(runs, 0u) << "the change may not be made";
+  work_under_churn(2);
+  EXPECT_EQ(sink->take(), Lines{}) << "another daemon was faster each time";
+  EXPECT_GE(runs, 1u);
+  EXPECT_LE(runs, 2u) << "it has followed the other daemon, and does not show \"mine\"";
+  second.settle();
+  EXPECT_EQ(sink->take(), Lines{"1:hello ok"});
+}
+
+TEST_F(DirectoryUnderChurn, WritesNewRunsThatWaitTogether) {
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  second.loops[0]->turn([&] {
+    for (int i = 0; i < 100; ++i) {
+      sinks.push_back(std::make_shared<TestSink>());
+      // Two sessions for each run: the second one finds a run that is not durable.
+      const std::string job = "j" + std::to_string(i / 2);
+      second.host().hello(second.hello(sinks.back(), job, 1 + static_cast<std::uint64_t>(i)));
+    }
+  });
+  work_under_churn(1);
+  for (const auto& one : sinks) EXPECT_EQ(one->take(), Lines{});
+  second.settle();
+  for (const auto& one : sinks) EXPECT_EQ(one->take(), Lines{"1:hello ok"});
+  EXPECT_LE(memory->jobs[0].newest.size(), 4u) << "the first one, the other daemon's, all others";
+  second.beat();
+  first.beat();
+  first.settle();
+  EXPECT_EQ(first.directory->runs().size(), 51u);
+  EXPECT_EQ(second.directory->runs().size(), 51u);
+}
+
+TEST_F(DirectoryUnderChurn, AsksForATurnAfterItWasOvertakenTwice) {
+  sink = std::make_shared<TestSink>();
+  second.loops[0]->turn([&] { second.host().hello(second.hello(sink, "mine", 1)); });
+  std::vector<bool> turns;
+  for (int i = 0; i < 8; ++i) {
+    work_under_churn(1);
+    if (second.last_directory.rows.empty()) continue;
+    turns.push_back(second.last_directory.turn);
+    second.last_directory = {};
+  }
+  EXPECT_GE(turns.size(), 3u);
+  for (std::size_t i = 0; i < turns.size(); ++i) EXPECT_EQ(turns[i], i >= 2) << i;
+  second.settle();
+  second.last_directory = {};
+  second.join("other", 2);
+  EXPECT_FALSE(second.last_directory.turn) << "it was not overtaken since";
+}
+
 TEST_F(DirectoryUnderChurn, DoesNotDelayAHelloForARunThatIsKnown) {
   second.join("known", 1);
   const auto newcomer = std::make_shared<TestSink>();

@@ -248,6 +248,7 @@ class HostWorld : private DirectoryHost::Shell {
   std::vector<std::function<void()>> engine_work;
   bool fail_next = false;            ///< the next batch has an unknown outcome
   bool fail_next_directory = false;  ///< the next change of the directory is not committed
+  DirectoryHost::DirectoryBatch last_directory;  ///< the newest change that is or was written
   std::size_t piece_rows = 1'000;
   std::size_t most_at_once = 0;  ///< jobs that the engine was asked for in one step
   std::string lost;              ///< why a host has given the engine up
@@ -273,6 +274,7 @@ class HostWorld : private DirectoryHost::Shell {
   void write(DirectoryHost::DirectoryBatch change,
              std::function<void(DirectoryHost::Written)> then) override {
     most_at_once = std::max(most_at_once, change.erased.size());
+    last_directory = change;
     engine_work.push_back([this, change = std::move(change), then = std::move(then)] {
       DirectoryHost::Written written;
       if (!std::exchange(fail_next_directory, false)) written = write_directory(*engine, change);
