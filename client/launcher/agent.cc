@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/launcher/agent.h"
 
+#include <sched.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <csignal>
 #include <ctime>
-#include <random>
 #include <sstream>
 
 #include "client/launcher/address.h"
 #include "client/launcher/plan.h"
 #include "client/launcher/shared_flags.h"
+#include "client/launcher/signals.h"
 #include "protocol/exit_codes.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::run {
@@ -23,16 +28,9 @@ constexpr const char* kGroup = "c10drun";
 /// after the node's connection has closed). So a failed worker counts as a failure only if no node
 /// is declared lost within kSettle.
 constexpr Duration kSettle = std::chrono::milliseconds(600);
-constexpr Duration kJoinNoteDelay = std::chrono::seconds(5);
+constexpr Duration kJoinNoteInterval = std::chrono::seconds(30);
 /// How long an agent waits until the group's status shows the failure that the agent has reported.
 constexpr Duration kStatusDelay = std::chrono::seconds(1);
-
-std::string random_name() {
-  std::random_device device;
-  std::ostringstream text;
-  text << std::hex << device();
-  return text.str();
-}
 
 /// Returns a unique name that begins with the current time.
 std::string name_launch() {
@@ -42,6 +40,24 @@ std::string name_launch() {
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ-", &utc);
   return text + random_name();
+}
+
+/// Returns names, or the first few and the number of the others.
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    text.append(i > 0 ? ", " : "").append(printable(names[i], limits::kNameShown));
+  }
+  if (names.size() > kShown) text += format(" and {} others", names.size() - kShown);
+  return text.empty() ? "none" : text;
+}
+
+/// Returns how many threads each of so many workers gets; 0: the worker decides.
+std::uint32_t threads_of(std::uint32_t workers) {
+  cpu_set_t allowed;
+  if (workers == 1 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 0;
+  return std::max(1u, static_cast<std::uint32_t>(CPU_COUNT(&allowed)) / workers);
 }
 
 /// Data that the agents exchange when a generation starts. All agents use node 0's port and nonce.
@@ -83,12 +99,13 @@ Agent::Agent(Options options, std::string program, std::map<std::string, std::st
                                                                               std::move(program),
                                                                               std::move(inherited),
                                                                               std::move(scratch)} {
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+  for (const int number : ending_signals()) {
     struct sigaction now {};
     const bool ignored =
         sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;  // as under nohup
-    if (!ignored) signals_.add(number);
+    if (!ignored || number == SIGTERM) signals_.add(number);
   }
+  for (const int number : forwarded_signals()) signals_.add(number);
 }
 
 int Agent::run() {
@@ -149,31 +166,55 @@ void Agent::rendezvous() {
   join.rank = options_.node_rank;
   join.domain = options_.domain;
   join.labels = member_labels(options_, options_.local_address);
+  note(format("job {}, daemon {}, program {}", options_.daemon.job, options_.daemon.addresses(),
+              home_.program));
   if (options_.max_nodes > 1) {
     const bool range = options_.min_nodes < options_.max_nodes;
     note(format("job {}: waiting for {}{} at {}", options_.daemon.job,
                 range ? std::to_string(options_.min_nodes) + " to " : "",
                 plural(options_.max_nodes, "node"), options_.daemon.addresses()));
   }
-  const auto patience = std::make_shared<boost::asio::steady_timer>(loop_, kJoinNoteDelay);
-  patience->async_wait([this, patience](const boost::system::error_code& cancelled) {
-    if (cancelled || options_.max_nodes > 1) return;
-    note(format("job {}: still waiting to join; does another launch use this name?",
-                options_.daemon.job));
-  });
+  const auto patience = std::make_shared<boost::asio::steady_timer>(loop_);
+  const auto look = [client = client_] { return agents(*client->store()); };
+  const auto publish_flags = [client = client_, flags = shared_flags(options_)] {
+    publish(*client->store(), flags);
+  };
   try {
-    const auto enter = [client = client_, join, flags = shared_flags(options_)] {
-      publish(*client->store(), flags);
-      return client->rendezvous(join);
-    };
-    membership_ = call(enter);
+    const std::vector<std::string> before = call(look);
+    if (before.size() >= options_.max_nodes) {
+      note(format(
+          "job {}: another launch of this name runs, on {}; this one joins when it has ended, "
+          "or choose another --job",
+          options_.daemon.job, list_of(before)));
+    }
+    call(publish_flags);
+    say_who_has_joined(patience);
+    membership_ = call([client = client_, join] { return client->rendezvous(join); });
     patience->cancel();
   } catch (const Error& error) {
+    patience->cancel();
     if (error.code() == Code::size_mismatch) refuse_disagreement();
     throw Fatal(code_of(error), error.what());
   }
   generation_ = membership_->generation();
   watch_group();
+}
+
+/// Prints which nodes have joined, again and again until the timer is cancelled.
+void Agent::say_who_has_joined(const std::shared_ptr<boost::asio::steady_timer>& timer) {
+  timer->expires_after(kJoinNoteInterval);
+  timer->async_wait([this, timer](const boost::system::error_code& cancelled) {
+    if (cancelled) return;
+    background_.send([this, timer, client = client_] {
+      const std::vector<std::string> here = agents(*client->store());
+      boost::asio::post(loop_, [this, timer, here] {
+        if (membership_) return;
+        note(format("job {}: {} of {} joined: {}", options_.daemon.job, here.size(),
+                    plural(options_.max_nodes, "node"), list_of(here)));
+        say_who_has_joined(timer);
+      });
+    });
+  });
 }
 
 /// If another node was started with a different value of a flag, throws Fatal naming the flag and
@@ -209,6 +250,7 @@ bool Agent::prepare() {
     const auto& [members, texts] = *exchanged;
     plan_ = make_plan(generation_, members);
     const LaunchFacts first = LaunchFacts::decode(texts.at(0));
+    plan_.threads = threads_of(plan_.local_size);
     plan_.master_port = first.port;
     plan_.nonce = first.nonce;
     plan_.launch = first.launch;
@@ -247,6 +289,13 @@ Agent::Outcome Agent::work() {
               plan_.generation, plan_.node_rank, plan_.nodes, ranks, plan_.world_size,
               plan_.master_address, plan_.master_port, worker_run(options_.run, plan_),
               plural(plan_.restarts, "restart"), options_.max_restarts));
+  if (plan_.threads > 0 && !home_.inherited.contains("OMP_NUM_THREADS") &&
+      !std::exchange(threads_told_, true)) {
+    note(
+        format("OMP_NUM_THREADS={} for each worker, the cores of this node shared by {}; set it to "
+               "choose",
+               plan_.threads, plural(plan_.local_size, "worker")));
+  }
   if (!options_.log_dir.empty()) {
     note(format("logs in {}/{}/{}", options_.log_dir, plan_.launch, plan_.generation));
   }
@@ -254,7 +303,7 @@ Agent::Outcome Agent::work() {
   crew_->start();
   wait([this] { return crew_->failure() || crew_->running() == 0 || over() || newcomers(); });
   if (crew_->failure() && !over()) return report_failure();
-  if (crew_->running() == 0 && !over()) {
+  if (crew_->running() == 0 && !crew_->failure() && !generation_has_ended()) {
     if (wait_for_others()) return Outcome::done;
   } else if (!over()) {
     note(plural(state_.waiting, "node") + " joined; restarting all workers");
@@ -281,6 +330,10 @@ Agent::Outcome Agent::report_failure() {
   }
   stop_crew(SIGTERM);
   wait(kStatusDelay, [this] { return over(); });
+  if (!over() && options_.max_nodes == 1 && too_many(generation_.failures + 1)) {
+    report_ = report;  // the daemon does not answer, but nobody else decides
+    return Outcome::failed;
+  }
   return after_end();
 }
 
@@ -323,19 +376,41 @@ bool Agent::rejoin() {
   }
 }
 
-/// Waits until the workers of all nodes have exited with 0, then returns true. Returns false if the
-/// generation ends first.
+/// Waits until the workers of all nodes have exited with 0, at most options_.exit_timeout. Returns
+/// false if the generation ends first. Nobody else needs to know if this node is alone, and a
+/// daemon that does not answer does not make workers fail that have ended well.
 bool Agent::wait_for_others() {
-  if (generation_.size > 1) note("all workers of this node have finished; waiting for other nodes");
-  const auto enter = [membership = membership_] {
-    membership->barrier("c10drun/done", limits::kTimeoutMax);
+  if (generation_.size == 1) return true;
+  note("all workers of this node have finished; waiting for other nodes, at most " +
+       human(options_.exit_timeout));
+  const auto deadline = std::chrono::steady_clock::now() + options_.exit_timeout;
+  const auto timer = std::make_shared<boost::asio::steady_timer>(loop_, deadline + kStatusDelay);
+  timer->async_wait([timer](const boost::system::error_code&) {});  // wakes the loop
+  std::string why = "no answer from the daemon";
+  const auto enter = [membership = membership_, limit = options_.exit_timeout] {
+    membership->barrier("c10drun/done", limit);
   };
-  try {
-    return call(enter, [this] { return over(); }).has_value();
-  } catch (const Error& error) {
-    if (!over()) note(of_nodes(error.what()));
-    return false;
+  const auto stop_waiting = [&] {
+    return generation_has_ended() || std::chrono::steady_clock::now() >= deadline + kStatusDelay;
+  };
+  for (bool waits = true; waits && !stop_waiting();) {
+    try {
+      if (call(enter, stop_waiting)) return true;
+    } catch (const TimedOut& late) {
+      why = of_nodes(late.what());
+      waits = false;
+    } catch (const Error& error) {
+      why = of_nodes(error.what());
+      wait(kStatusDelay, stop_waiting);  // the end of the generation, or of an outage
+    }
   }
+  timer->cancel();
+  if (generation_has_ended()) return false;
+  note(
+      format("the other nodes have not finished within --exit-timeout, {}: {}; all workers of this "
+             "node have ended with 0, so it ends",
+             human(options_.exit_timeout), why));
+  return true;
 }
 
 }  // namespace c10dd::run

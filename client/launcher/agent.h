@@ -7,6 +7,8 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -59,6 +61,7 @@ class Agent {
   int go();
   void connect();
   void rendezvous();
+  void say_who_has_joined(const std::shared_ptr<boost::asio::steady_timer>& timer);
   void refuse_disagreement();
   Outcome work();
   bool prepare();
@@ -73,9 +76,12 @@ class Agent {
 
   // ---- agent_wait.cc: signals, the status of the group, waiting
   void receive_signals();
+  void forward(int signal);
+  void stop_for(int signal);
   void watch_group();
   void take_state(const GroupState& state);
   bool over() const;
+  bool generation_has_ended() const;
   bool newcomers() const;
   bool others_drain() const;
   std::optional<FailureReport> reported_failure() const;
@@ -124,10 +130,12 @@ class Agent {
   /// Number of workers of this node that were stopped because one of them had failed.
   std::size_t others_stopped_ = 0;
   Plan plan_;
+  bool threads_told_ = false;
   std::unique_ptr<Crew> crew_;
 
   int signal_ = 0;  ///< the first signal, or SIGTERM for a drain notice; 0 if none so far
-  int signals_received_ = 0;
+  std::chrono::steady_clock::time_point signalled_at_ = {};
+  bool hurry_ = false;                 ///< the workers are to be killed at once
   bool leaving_ = false;               ///< the node is leaving because of signal_
   std::optional<DrainNotice> notice_;  ///< the drain notice that names this node
 };

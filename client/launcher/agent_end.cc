@@ -25,9 +25,8 @@ void Agent::say_goodbye(const std::function<void()>& last_call) {
   const auto timer = std::make_shared<boost::asio::steady_timer>(loop_, kGoodbyeTimeout);
   timer->async_wait([timer](const boost::system::error_code&) {});  // wakes the loop
   try {
-    background_.run(last_call, [&] {
-      return std::chrono::steady_clock::now() >= deadline || signals_received_ > 1;
-    });
+    background_.run(last_call,
+                    [&] { return std::chrono::steady_clock::now() >= deadline || hurry_; });
   } catch (const Error& error) {
     note(error.what());
   }

@@ -6,6 +6,8 @@
 #include <csignal>
 
 #include "client/launcher/agent.h"
+#include "client/launcher/output.h"
+#include "client/launcher/signals.h"
 #include "protocol/exit_codes.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
@@ -14,6 +16,9 @@ namespace c10dd::run {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Signals within this time are one event.
+constexpr Duration kOneEvent = std::chrono::seconds(1);
 
 bool names(const DrainNotice& notice, std::uint32_t rank) {
   return std::find(notice.ranks.begin(), notice.ranks.end(), rank) != notice.ranks.end();
@@ -24,12 +29,36 @@ bool names(const DrainNotice& notice, std::uint32_t rank) {
 void Agent::receive_signals() {
   signals_.async_wait([this](const boost::system::error_code& error, int number) {
     if (error) return;
-    ++signals_received_;
-    note("received " + signal_name(number) +
-         (signals_received_ > 1 ? " again; killing the workers" : "; stopping the workers"));
-    if (signal_ == 0) signal_ = number;
+    const bool forwarded = std::ranges::count(forwarded_signals(), number) > 0;
+    forwarded ? forward(number) : stop_for(number);
     receive_signals();
   });
+}
+
+/// Passes a signal on to the workers, which decide what to do.
+void Agent::forward(int signal) {
+  const std::size_t sent = crew_ ? crew_->forward(signal) : 0;
+  if (signal == SIGCONT || signal == SIGWINCH) return;
+  note("received " + signal_name(signal) +
+       (sent > 0 ? format("; passed it on to {} process{}", sent, sent > 1 ? "es" : "")
+                 : "; not passed on, because no process of the workers handles it"));
+}
+
+/// Begins to stop the workers. Schedulers, shells and terminals often send two signals for one
+/// event. So a second one only hurries if it is SIGINT, and not of the same moment.
+void Agent::stop_for(int signal) {
+  const auto now = Clock::now();
+  if (signal_ == 0) {
+    note("received " + signal_name(signal) + "; stopping the workers");
+    signal_ = signal;
+    signalled_at_ = now;
+  } else if (signal == SIGINT && now - signalled_at_ > kOneEvent) {
+    note("received SIGINT again; killing the workers");
+    hurry_ = true;
+  } else {
+    note("received " + signal_name(signal) + ", too; the workers have the rest of the grace, " +
+         human(options_.grace) + "; a SIGINT kills them at once");
+  }
 }
 
 /// Watches the status of the group. The callback runs on a thread of the membership and posts to
@@ -47,6 +76,7 @@ void Agent::take_state(const GroupState& state) {
     if (!names(notice, generation_.rank)) continue;
     notice_ = notice;
     signal_ = SIGTERM;
+    signalled_at_ = Clock::now();
     return note("asked to leave: " + notice.reason + "; stopping the workers");
   }
 }
@@ -54,7 +84,13 @@ void Agent::take_state(const GroupState& state) {
 /// Returns whether the workers of the generation must stop. Ignores a status of an older
 /// generation: such a status may still arrive after this agent has joined the present generation.
 bool Agent::over() const {
-  if (state_.fenced || state_.generation > generation_.number) return true;
+  // A launch of one node has no others that might go on without it.
+  return (state_.fenced && options_.max_nodes > 1) || generation_has_ended();
+}
+
+/// Returns whether the daemon has said that the generation has ended.
+bool Agent::generation_has_ended() const {
+  if (state_.generation > generation_.number) return true;
   return state_.generation == generation_.number &&
          (state_.phase == GroupState::Phase::broken || state_.phase == GroupState::Phase::forming);
 }
@@ -106,7 +142,7 @@ void Agent::stop_crew(int signal) {
   if (!crew_) return;
   if (!crew_->stopping()) crew_->pass_on(signal);
   const auto none_left = [this] { return crew_->running() == 0; };
-  const bool in_time = wait(options_.grace, [&] { return none_left() || signals_received_ > 1; });
+  const bool in_time = wait(options_.grace, [&] { return none_left() || hurry_; });
   if (!in_time) {
     note(format("{} did not stop within {} and {} killed", plural(crew_->running(), "worker"),
                 human(options_.grace), crew_->running() == 1 ? "is" : "are"));

@@ -2,6 +2,7 @@
 #include "client/launcher/crew.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -41,6 +42,7 @@ Crew::Crew(CrewHome& home, const Options& options, const Plan& plan)
     : home_(home), options_(options), plan_(plan) {}
 
 Crew::~Crew() {
+  if (typed_) typed_->stop();
   for (const auto& worker : workers_) {
     if (worker->running()) home_.warden.forget(worker->pid());
     worker->abandon();
@@ -55,9 +57,10 @@ void Crew::start() {
     if (!options_.log_dir.empty()) {
       files = {open_log(folder(rank) + "/stdout.log"), open_log(folder(rank) + "/stderr.log")};
     }
-    Child child =
-        spawn(home_.program, options_.command,
-              worker_environment(home_.inherited, options_, plan_, local, error_file(rank)));
+    const client::Descriptor input = input_of(rank);
+    Child child = spawn(
+        home_.program, options_.command,
+        worker_environment(home_.inherited, options_, plan_, local, error_file(rank)), input.get());
     home_.warden.watch(child.pid);
     const bool shown = options_.console_ranks.empty() || options_.console_ranks.contains(local);
     workers_.push_back(std::make_shared<Worker>(home_.loop, shown ? home_.console : home_.silence,
@@ -67,6 +70,18 @@ void Crew::start() {
     worker.start([this, &worker] { home_.warden.forget(worker.pid()); },
                  [this, &worker] { ended(worker); });
   }
+}
+
+/// Returns the standard input of a worker. Empty: it reads nothing.
+client::Descriptor Crew::input_of(std::uint32_t rank) {
+  const bool terminal = isatty(STDIN_FILENO) == 1;
+  const bool chosen = options_.stdin_rank < 0 ? terminal && plan_.world_size == 1
+                                              : options_.stdin_rank == std::int64_t{rank};
+  if (!chosen) return client::Descriptor();
+  if (!terminal) return client::Descriptor(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+  typed_ = std::make_shared<TerminalInput>(home_.loop, STDIN_FILENO);
+  typed_->start();
+  return typed_->take_worker_end();
 }
 
 std::string Crew::folder(std::uint32_t rank) const {
@@ -80,6 +95,15 @@ void Crew::ended(const Worker& worker) {
   if (stopping_ || failure_ || worker.exit().well()) return;
   failure_ = FailedWorker{worker.rank(), worker.pid(), worker.exit(), worker.last(),
                           read_error_file(error_file(worker.rank()))};
+}
+
+std::size_t Crew::forward(int signal) const {
+  std::size_t sent = 0;
+  for (const auto& worker : workers_) {
+    if (signal == SIGCONT) worker->signal(signal);  // wakes also who does not handle it
+    if (signal != SIGCONT) sent += worker->signal_handlers(signal);
+  }
+  return sent;
 }
 
 void Crew::pass_on(int signal) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts the workers of one generation on this node, reads their output, signals them and reaps
-// them. Runs on the launcher's event loop. Only its writes to the console can block.
+// them. Runs on the launcher's event loop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -12,9 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "client/launcher/console.h"
 #include "client/launcher/output.h"
 #include "client/launcher/plan.h"
 #include "client/launcher/spawn.h"
+#include "client/launcher/terminal_input.h"
 #include "client/launcher/warden.h"
 
 namespace c10dd::run {
@@ -60,6 +62,9 @@ class Crew {
   std::size_t stopped() const { return stopped_; }
   bool stopping() const { return stopping_; }
 
+  /// Passes a signal on that is not meant to end the workers; see send_to_handlers(). Returns to
+  /// how many processes it was sent.
+  std::size_t forward(int signal) const;
   /// Sends a signal to the process groups of all workers. After this call, the end of a worker does
   /// not count as a failure.
   void pass_on(int signal);
@@ -67,6 +72,7 @@ class Crew {
   void kill() { pass_on(SIGKILL); }
 
  private:
+  client::Descriptor input_of(std::uint32_t rank);
   std::string folder(std::uint32_t rank) const;
   std::string error_file(std::uint32_t rank) const { return folder(rank) + "/error.json"; }
   void ended(const Worker& worker);
@@ -75,6 +81,7 @@ class Crew {
   const Options& options_;
   const Plan plan_;
   std::vector<std::shared_ptr<Worker>> workers_;
+  std::shared_ptr<TerminalInput> typed_;
   std::size_t running_ = 0;
   std::size_t stopped_ = 0;
   bool stopping_ = false;

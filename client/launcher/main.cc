@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -16,8 +15,11 @@
 #include <string>
 
 #include "client/launcher/agent.h"
+#include "client/launcher/console.h"
+#include "client/launcher/init.h"
 #include "client/launcher/output.h"
 #include "client/launcher/program.h"
+#include "client/launcher/signals.h"
 #include "protocol/exit_codes.h"
 #include "protocol/format.h"
 
@@ -69,7 +71,6 @@ int launch(Options options) {
       find_program(options.command.front(), path == inherited.end() ? "" : path->second);
   if (!options.script.empty()) check_script(options.script);
   make_log_folder(options.log_dir);
-  std::signal(SIGPIPE, SIG_IGN);
   const std::string scratch = make_scratch();
   Warden warden(scratch);  // the constructor forks: it must run before any thread is started
   raise_file_limit(std::size_t{options.nproc} * 6 + 64);
@@ -87,14 +88,19 @@ int launch(Options options) {
   }
   if (!agent->idle()) {  // a blocking call in the background still uses the agent
     agent->end_processes();
+    console.finish();
     std::_Exit(code);
   }
+  agent.reset();
+  console.finish();
   return code;
 }
 
 int run(int argc, char** argv) {
   open_standard_streams();
+  prepare_signals();
   try {
+    become_child_of_init();
     ParsedOptions parsed = parse_options(argc, argv, client::process_environment());
     if (!parsed.reply.empty()) {
       std::fputs(parsed.reply.c_str(), stdout);

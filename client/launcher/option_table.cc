@@ -87,6 +87,16 @@ const std::vector<Option>& all_options() {
        &Words::last_call},
       {{"--join-timeout"}, "TIME", "how long to wait for MIN nodes", &Words::join_timeout},
       {{"--connect-timeout"}, "TIME", "how long to wait for the daemon", &Words::connect_timeout},
+      {{"--exit-timeout"},
+       "TIME",
+       "how long to wait for the workers of other nodes when those of this\n"
+       "node have ended with 0",
+       &Words::exit_timeout},
+      {{"--stdin"},
+       "RANK",
+       "the worker that reads the standard input of c10drun; default the\n"
+       "only worker, if it is a terminal",
+       &Words::stdin_rank},
       {{"--labels"},
        "NAME=VALUE",
        "label of this node that other nodes can read; repeatable",

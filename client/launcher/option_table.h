@@ -17,7 +17,7 @@ struct Words {
   std::string nproc = "1";
   std::string nnodes = "1";
   std::string node_rank;
-  std::string max_restarts = "3";
+  std::string max_restarts = "0";
   std::string daemon;
   bool standalone = false;
   std::string job;
@@ -32,6 +32,8 @@ struct Words {
   std::string last_call = "30s";
   std::string join_timeout = "10m";
   std::string connect_timeout = "30s";
+  std::string exit_timeout = "5m";
+  std::string stdin_rank;
   std::vector<std::string> labels;
   std::string domain;
   std::string local_address;

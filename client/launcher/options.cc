@@ -8,6 +8,7 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
+#include <random>
 
 #include "client/launcher/address.h"
 #include "client/launcher/command_line.h"
@@ -87,11 +88,18 @@ void parse_labels(const std::vector<std::string>& words, Options& o) {
 }
 
 /// Returns the name of the job. Called if the daemon's URL does not contain the name.
-std::string name_job(const Words& words, const Options& o, const client::LaunchEnvironment& found) {
+std::string name_job(const Words& words, const Options& o, const client::LaunchEnvironment& found,
+                     const client::Environment& environment) {
   if (!words.job.empty()) return words.job;
+  // On one node, the name is unique, so that two launches at one daemon do not join the same group:
+  // two steps of a Slurm job, or process 1 in two containers.
+  const char* const chosen = environment("C10DD_JOB");
+  if (o.max_nodes == 1 && (chosen == nullptr || *chosen == '\0')) {
+    const std::string base =
+        found.job.empty() ? format("c10drun-{}-{}", host_name(), getpid()) : found.job;
+    return base.substr(0, limits::kNameBytes - 9) + "-" + random_name();
+  }
   if (!found.job.empty()) return found.job;
-  // The name is unique, so that two launches at one daemon do not join the same group.
-  if (o.max_nodes == 1) return format("c10drun-{}-{}", host_name(), getpid());
   refuse(
       "no name for the job: with more than one node, give all nodes the same --job NAME, or the "
       "same C10DD_JOB, or a URL with a job");
@@ -125,7 +133,7 @@ void find_daemon(const Words& words, const client::Environment& environment,
                        text.find('/', kScheme.size()) != std::string::npos;
   if (!has_job) {
     if (text.ends_with('/')) text.pop_back();
-    text += "/" + client::encoded_job(name_job(words, o, found));
+    text += "/" + client::encoded_job(name_job(words, o, found, environment));
   }
   Result<client::Url> url = client::parse_url(text);
   if (!url) refuse(from + ": " + url.error().detail);
@@ -198,6 +206,11 @@ void check_words(const Words& w, const client::Environment& environment, Options
   o.last_call = parse_duration("--last-call", w.last_call);
   o.join_timeout = parse_duration("--join-timeout", w.join_timeout);
   o.connect_timeout = parse_duration("--connect-timeout", w.connect_timeout);
+  o.exit_timeout = parse_duration("--exit-timeout", w.exit_timeout);
+  if (!w.stdin_rank.empty()) {
+    const std::uint32_t last = o.max_nodes == 1 ? o.nproc - 1 : limits::kWorldSize - 1;
+    o.stdin_rank = parse_count("--stdin", w.stdin_rank, 0, last);
+  }
   parse_labels(w.labels, o);
   parse_local_ranks(w.local_ranks, o);
   o.log_dir = w.log_dir;
@@ -226,6 +239,11 @@ void check_words(const Words& w, const client::Environment& environment, Options
 }
 
 }  // namespace
+
+std::string random_name() {
+  std::random_device device;
+  return format("{:08x}", device());
+}
 
 void refuse(const std::string& text) { throw Fatal(exit_code::kUsage, text); }
 

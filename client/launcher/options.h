@@ -39,6 +39,9 @@ class Fatal : public std::runtime_error {
   int code_;
 };
 
+/// Returns 8 random characters.
+std::string random_name();
+
 /// Throws Fatal with exit_code::kUsage.
 [[noreturn]] void refuse(const std::string& text);
 
@@ -46,7 +49,7 @@ struct Options {
   std::uint32_t nproc = 1;  ///< workers on this node
   std::uint32_t min_nodes = 1;
   std::uint32_t max_nodes = 1;
-  std::uint32_t max_restarts = 3;
+  std::uint32_t max_restarts = 0;
   std::int64_t node_rank = -1;  ///< -1: assigned by the daemon
   client::Url daemon;           ///< the addresses of the daemons, and the name of the job
   bool standalone = false;      ///< true: c10drun starts a daemon and puts its address in `daemon`
@@ -61,6 +64,8 @@ struct Options {
   Duration last_call = std::chrono::seconds(30);
   Duration join_timeout = std::chrono::minutes(10);
   Duration connect_timeout = std::chrono::seconds(30);
+  Duration exit_timeout = std::chrono::minutes(5);
+  std::int64_t stdin_rank = -1;  ///< -1: the only worker, if standard input is a terminal
   std::map<std::string, std::string> labels;
   std::string domain;
   std::vector<std::string> command;  ///< for a script or module, the first word is the interpreter

@@ -1,27 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/launcher/output.h"
 
-#include <poll.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
+#include <algorithm>
 
 #include "protocol/format.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::run {
-namespace {
-
-constexpr std::size_t kPendingBytes = 64 * 1024;
-constexpr int kColours[] = {36, 32, 33, 35, 34, 31};  // cyan, green, yellow, magenta, blue, red
-
-bool wants_colour(int fd) {
-  const char* no = std::getenv("NO_COLOR");
-  return isatty(fd) == 1 && (no == nullptr || *no == '\0');
-}
-
-}  // namespace
 
 std::string note_text(std::string_view text) {
   constexpr std::string_view kNextLine = "\n  ";
@@ -81,54 +66,6 @@ std::string LastLines::text(std::size_t max_bytes, std::string_view indent) cons
     text.insert(0, one);
   }
   return text;
-}
-
-Console::Console(bool prefix, bool workers)
-    : prefix_(prefix),
-      workers_(workers),
-      out_{STDOUT_FILENO, wants_colour(STDOUT_FILENO), {}},
-      error_{STDERR_FILENO, wants_colour(STDERR_FILENO), {}} {}
-
-void Console::line(int stream, std::uint32_t rank, std::string_view text) {
-  if (!workers_) return;
-  Stream& to = stream == STDERR_FILENO ? error_ : out_;
-  if (prefix_) {
-    const std::string name = format("[{}] ", rank);
-    const int colour = kColours[rank % std::size(kColours)];
-    to.pending += to.coloured ? format("\x1b[{}m{}\x1b[0m", colour, name) : name;
-  }
-  to.pending += text;
-  to.pending += '\n';
-  if (to.pending.size() >= kPendingBytes) write(to);
-}
-
-void Console::flush() {
-  write(out_);
-  write(error_);
-}
-
-void Console::note(std::string_view text) {
-  write(out_);
-  error_.pending += "c10drun: ";
-  error_.pending += note_text(text);
-  error_.pending += '\n';
-  write(error_);
-}
-
-void Console::write(Stream& stream) {
-  std::string_view rest = stream.pending;
-  while (!rest.empty() && !stream.closed) {
-    const ssize_t n = ::write(stream.fd, rest.data(), rest.size());
-    if (n > 0) {
-      rest.remove_prefix(static_cast<std::size_t>(n));
-    } else if (errno == EAGAIN) {  // another process has made the terminal non-blocking
-      pollfd room{stream.fd, POLLOUT, 0};
-      poll(&room, 1, -1);
-    } else if (errno != EINTR) {
-      stream.closed = true;
-    }
-  }
-  stream.pending.clear();
 }
 
 }  // namespace c10dd::run

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of the workers: cuts bytes into lines, keeps the last lines, and prints the lines of
-// all workers on one console without mixing them. Lines are bounded in length. Output is lost only
-// if the console is closed.
+// The output of the workers: cuts bytes into lines, which are bounded in length, and keeps the last
+// lines.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +32,8 @@ class Lines {
   void feed(std::string_view bytes);
   /// Passes the last line to the sink if no line end has followed that line.
   void finish();
+  /// Returns the last line as far as it has come.
+  std::string_view partial() const { return partial_; }
 
  private:
   Sink sink_;
@@ -50,34 +51,6 @@ class LastLines {
 
  private:
   std::deque<std::string> lines_;
-};
-
-/// The standard output and error of this process. Each write blocks until it is done.
-class Console {
- public:
-  /// If `prefix` is set, each line begins with the worker's rank. If `workers` is not set, the
-  /// lines of workers are not printed.
-  Console(bool prefix, bool workers);
-
-  /// Adds a line of a worker to a buffer. flush() writes the buffer.
-  void line(int stream, std::uint32_t rank, std::string_view text);
-  void flush();
-  /// Writes a line of the launcher itself to standard error.
-  void note(std::string_view text);
-
- private:
-  struct Stream {
-    int fd;
-    bool coloured;
-    std::string pending;
-    bool closed = false;  ///< true after a write has failed: further output is dropped
-  };
-  static void write(Stream& stream);
-
-  bool prefix_;
-  bool workers_;
-  Stream out_;
-  Stream error_;
 };
 
 }  // namespace c10dd::run

@@ -100,7 +100,7 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
       {"C10DD_GENERATION", std::to_string(plan.generation)},
   };
   for (const auto& [name, value] : ours) all[name] = value;
-  all.emplace("OMP_NUM_THREADS", "1");  // unless inherited; else every worker would use all cores
+  if (plan.threads > 0) all.emplace("OMP_NUM_THREADS", std::to_string(plan.threads));
   std::vector<std::string> pairs;
   pairs.reserve(all.size());
   for (const auto& [name, value] : all) pairs.emplace_back(name).append("=").append(value);

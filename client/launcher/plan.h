@@ -24,11 +24,15 @@ struct Plan {
   std::uint32_t world_size = 1;
   std::string master_address;
   std::string master_port;
+  /// OMP_NUM_THREADS of each worker, unless it is inherited; 0: not set. Otherwise every worker
+  /// would use all cores.
+  std::uint32_t threads = 0;
   std::string nonce;   ///< random, new in each generation
   std::string launch;  ///< name of this launch, the same on all nodes; also names the log folder
 };
 
-/// Returns this node's plan. The caller must set Plan::master_port, nonce, restarts and launch.
+/// Returns this node's plan. The caller must set Plan::master_port, threads, nonce, restarts and
+/// launch.
 /// `members` must be ordered by rank and must have joined with the labels from member_labels().
 /// Throws Fatal if a node did not report its number of workers, or if there are too many workers.
 Plan make_plan(const Generation& generation, const std::vector<Member>& members);

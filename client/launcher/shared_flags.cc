@@ -60,6 +60,15 @@ void publish(JobStore& store, const SharedFlags& flags) {
   }
 }
 
+std::vector<std::string> agents(JobStore& store) {
+  std::vector<std::string> names;
+  try {
+    for (const std::string& key : store.list(kPrefix)) names.push_back(key.substr(kPrefix.size()));
+  } catch (const Error&) {
+  }
+  return names;
+}
+
 std::string disagreement(JobStore& store, const SharedFlags& flags) {
   for (const std::string& key : store.list(kPrefix)) {
     const SharedFlags there = decode_flags(store.get(key, std::chrono::seconds(1)));

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "client/job_store.h"
 #include "client/launcher/options.h"
@@ -27,6 +28,10 @@ std::string difference(const SharedFlags& here, const SharedFlags& there, const 
 /// Puts the flags of this agent into the store. The daemon removes them when the agent's client is
 /// closed. Ignores errors, because the rendezvous that follows reports them.
 void publish(JobStore& store, const SharedFlags& flags);
+
+/// Returns the agents of the job that are connected, each as "host-b (pid 9)". Returns none if the
+/// daemon does not answer.
+std::vector<std::string> agents(JobStore& store);
 
 /// Compares `flags` with those of each agent. Returns the first difference, or an empty text.
 std::string disagreement(JobStore& store, const SharedFlags& flags);

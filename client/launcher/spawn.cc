@@ -13,6 +13,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "client/launcher/signals.h"
+
 namespace c10dd::run {
 namespace {
 
@@ -54,7 +56,7 @@ struct Prepared {
   const char* program;
   char* const* arguments;
   char* const* environment;
-  int null;
+  int in;
   int out;
   int error;
   pid_t parent;
@@ -74,21 +76,9 @@ void complain(const char* program, int error) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != child.parent) _exit(128 + SIGKILL);  // the parent died before prctl()
-  // Resets handlers before signals are unblocked. Otherwise a signal to the child could run a
-  // handler of the launcher. That handler would report that the launcher received the signal.
-  for (int number = 1; number < NSIG; ++number) {
-    struct sigaction now {};
-    if (sigaction(number, nullptr, &now) != 0) continue;
-    if (now.sa_handler == SIG_IGN && number != SIGPIPE) continue;
-    struct sigaction normal {};
-    normal.sa_handler = SIG_DFL;
-    sigaction(number, &normal, nullptr);
-  }
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  restore_signals();
   if (former_file_limit.rlim_cur != 0) setrlimit(RLIMIT_NOFILE, &former_file_limit);
-  dup2(child.null, STDIN_FILENO);
+  dup2(child.in, STDIN_FILENO);
   dup2(child.out, STDOUT_FILENO);
   dup2(child.error, STDERR_FILENO);
   execve(child.program, child.arguments, child.environment);
@@ -118,20 +108,25 @@ std::string signal_name(int number) {
 }
 
 std::string Exit::text() const {
+  if (!known) return "has ended, and its exit code is not known";
   return signal != 0 ? "was killed by " + signal_name(signal)
                      : "exited with code " + std::to_string(code);
 }
 
 Child spawn(const std::string& program, const std::vector<std::string>& arguments,
-            const std::vector<std::string>& environment) {
-  const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!null) throw_errno("/dev/null");
+            const std::vector<std::string>& environment, int in) {
+  const Descriptor null(in >= 0 ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (in < 0 && !null) throw_errno("/dev/null");
   Pipe out = make_pipe();
   Pipe error = make_pipe();
   const std::vector<char*> argument_list = pointers(arguments);
   const std::vector<char*> environment_list = pointers(environment);
-  const Prepared prepared{program.c_str(), argument_list.data(), environment_list.data(),
-                          null.get(),      out.write.get(),      error.write.get(),
+  const Prepared prepared{program.c_str(),
+                          argument_list.data(),
+                          environment_list.data(),
+                          in < 0 ? null.get() : in,
+                          out.write.get(),
+                          error.write.get(),
                           getpid()};
   Child child;
   child.pid = fork_blocked();
@@ -139,13 +134,6 @@ Child spawn(const std::string& program, const std::vector<std::string>& argument
   if (child.pid == 0) become(prepared);
   setpgid(child.pid, child.pid);  // the child does this too, because either process can run first
   child.process = Descriptor(open_process(child.pid));
-  if (!child.process) {
-    const int why = errno;
-    kill(child.pid, SIGKILL);
-    waitpid(child.pid, nullptr, 0);
-    errno = why;
-    throw_errno("pidfd_open");
-  }
   child.out = std::move(out.read);
   child.error = std::move(error.read);
   return child;
@@ -155,9 +143,15 @@ Exit reap(const Child& child) {
   kill(-child.pid, SIGKILL);  // must precede waitpid(), which frees child.pid for reuse
   int status = 0;
   while (waitpid(child.pid, &status, 0) < 0) {
-    if (errno != EINTR) throw_errno("waitpid");
+    if (errno != EINTR) return {kUnknownCode, 0, false};
   }
   return WIFSIGNALED(status) ? Exit{0, WTERMSIG(status)} : Exit{WEXITSTATUS(status), 0};
+}
+
+bool has_ended(const Child& child) {
+  siginfo_t ended{};
+  return waitid(P_PID, static_cast<id_t>(child.pid), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         ended.si_pid != 0;
 }
 
 void raise_file_limit(std::size_t files) {

@@ -13,16 +13,20 @@
 namespace c10dd::run {
 
 struct Child {
-  pid_t pid = -1;              ///< process id; also the number of the child's process group
-  client::Descriptor process;  ///< a pidfd: readable after the child has ended
-  client::Descriptor out;      ///< standard output of the child; non-blocking
-  client::Descriptor error;    ///< standard error of the child; non-blocking
+  pid_t pid = -1;  ///< process id; also the number of the child's process group
+  /// A pidfd: readable after the child has ended. Empty where the kernel or a sandbox gives none.
+  client::Descriptor process;
+  client::Descriptor out;    ///< standard output of the child; non-blocking
+  client::Descriptor error;  ///< standard error of the child; non-blocking
 };
+
+inline constexpr int kUnknownCode = 1;
 
 /// How a process ended.
 struct Exit {
   int code = 0;
-  int signal = 0;  ///< the signal that killed the process; 0 if no signal did
+  int signal = 0;     ///< the signal that killed the process; 0 if no signal did
+  bool known = true;  ///< if not, another process has reaped it, and `code` is kUnknownCode
 
   bool well() const { return code == 0 && signal == 0; }
   /// Returns the exit code, or 128 + signal if a signal has killed the process, as a shell does.
@@ -31,12 +35,15 @@ struct Exit {
   std::string text() const;
 };
 
-/// Starts a child with an empty standard input. Must be called on the main thread, because the
-/// kernel kills the child when the calling thread ends. If the program cannot be executed, the
-/// child writes the reason to its standard error and exits with 126 or 127. Throws
-/// std::system_error if the process cannot be created.
+/// Starts a child whose standard input is `in`, or empty if `in` is below 0. Must be called on the
+/// main thread, because the kernel kills the child when the calling thread ends. If the program
+/// cannot be executed, the child writes the reason to its standard error and exits with 126 or 127.
+/// Throws std::system_error if the process cannot be created.
 Child spawn(const std::string& program, const std::vector<std::string>& arguments,
-            const std::vector<std::string>& environment);
+            const std::vector<std::string>& environment, int in = -1);
+
+/// Returns whether the child has ended. For a child without a pidfd.
+bool has_ended(const Child& child);
 
 /// Requires that the child has ended. Kills the rest of the child's group, then reaps the child.
 Exit reap(const Child& child);

@@ -11,14 +11,29 @@
 #include <set>
 #include <system_error>
 
+#include "protocol/parse.h"
+
 namespace c10dd::run {
 namespace {
 
 void detach_from_terminal() {
   setsid();  // signals to the launcher's process group must not reach the warden
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) signal(number, SIG_IGN);
+  for (int number = 1; number < NSIG; ++number) signal(number, SIG_IGN);
   const int null = open("/dev/null", O_RDWR);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
+}
+
+void close_each_above(int last) {
+  std::set<int> open;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const auto fd = parse_number<int>(entry.path().filename().string());
+    if (fd && *fd > last) open.insert(*fd);
+  }
+  if (error) {  // no /proc
+    for (int fd = last + 1; fd < sysconf(_SC_OPEN_MAX); ++fd) open.insert(fd);
+  }
+  for (const int fd : open) close(fd);
 }
 
 /// Moves `pipe` to a new descriptor and returns the new descriptor. Closes all other descriptors
@@ -27,7 +42,7 @@ void detach_from_terminal() {
 int keep_only(int pipe) {
   constexpr int kPipe = 3;
   dup2(pipe, kPipe);
-  close_range(kPipe + 1, ~0U, 0);
+  if (close_range(kPipe + 1, ~0U, 0) != 0) close_each_above(kPipe);  // Linux before 5.9, sandboxes
   return kPipe;
 }
 

@@ -6,14 +6,18 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <utility>
 
 namespace c10dd::run {
 namespace {
 
 using boost::asio::posix::stream_descriptor;
 
+constexpr std::chrono::milliseconds kPartDelay{300};
 constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr std::chrono::milliseconds kEndLook{20};  // between two looks for the end of a child
 constexpr std::size_t kLastReads = 64;  // maximum reads in finish(); one is usually enough
 
 int duplicate(const client::Descriptor& descriptor) {
@@ -25,6 +29,9 @@ int duplicate(const client::Descriptor& descriptor) {
 Pump::Pump(boost::asio::io_context& loop, Console& console, std::uint32_t rank, int stream,
            client::Descriptor from, client::Descriptor file)
     : console_(console),
+      rank_(rank),
+      stream_(stream),
+      part_(loop),
       from_(loop, duplicate(from)),
       file_(std::move(file)),
       lines_([this, rank, stream](std::string_view line) {
@@ -40,9 +47,24 @@ void Pump::start(std::shared_ptr<void> owner) {
                      if (!from_.is_open()) return;
                      const bool more = take();
                      console_.flush();
-                     if (more) return start(std::move(owner));
-                     finish();
+                     if (!more) return finish();
+                     show_part_later(owner);
+                     start(std::move(owner));
                    });
+}
+
+/// Prints the beginning of a line whose end does not come.
+void Pump::show_part_later(std::weak_ptr<void> owner) {
+  if (lines_.partial().empty() || std::exchange(part_waits_, true)) return;
+  part_.expires_after(kPartDelay);
+  part_.async_wait([this, owner = std::move(owner)](const boost::system::error_code&) {
+    const auto self = owner.lock();
+    if (!self) return;
+    part_waits_ = false;
+    if (!from_.is_open() || lines_.partial().empty()) return;
+    console_.part(stream_, rank_, lines_.partial());
+    console_.flush();
+  });
 }
 
 /// Reads once and copies the bytes. Returns whether more bytes may come.
@@ -79,6 +101,7 @@ void Pump::finish() {
 
 void Pump::close() {
   boost::system::error_code ignored;
+  part_.cancel();
   from_.close(ignored);
 }
 
@@ -86,25 +109,41 @@ Worker::Worker(boost::asio::io_context& loop, Console& console, std::uint32_t ra
                LogFiles files)
     : rank_(rank),
       child_(std::move(child)),
-      process_(loop, duplicate(child_.process)),
+      process_(loop),
+      look_(loop),
       out_(loop, console, rank, STDOUT_FILENO, std::move(child_.out), std::move(files.out)),
-      error_(loop, console, rank, STDERR_FILENO, std::move(child_.error), std::move(files.error)) {}
+      error_(loop, console, rank, STDERR_FILENO, std::move(child_.error), std::move(files.error)) {
+  if (child_.process) process_.assign(duplicate(child_.process));
+}
+
+/// Calls `then` when the process has ended, or was abandoned.
+void Worker::await_end(std::function<void()> then) {
+  if (process_.is_open()) {
+    return process_.async_wait(
+        stream_descriptor::wait_read,
+        [self = shared_from_this(), then](const boost::system::error_code&) { then(); });
+  }
+  look_.expires_after(kEndLook);
+  look_.async_wait([self = shared_from_this(), then](const boost::system::error_code&) {
+    if (!self->running_ || has_ended(self->child_)) return then();
+    self->await_end(then);
+  });
+}
 
 void Worker::start(std::function<void()> about_to_reap, std::function<void()> ended) {
   out_.start(shared_from_this());
   error_.start(shared_from_this());
-  process_.async_wait(stream_descriptor::wait_read,
-                      [self = shared_from_this(), about_to_reap = std::move(about_to_reap),
-                       ended = std::move(ended)](const boost::system::error_code&) {
-                        if (!self->process_.is_open()) return;
-                        about_to_reap();
-                        self->exit_ = reap(self->child_);
-                        self->running_ = false;
-                        self->process_.close();
-                        self->out_.finish();
-                        self->error_.finish();
-                        ended();
-                      });
+  await_end([self = shared_from_this(), about_to_reap = std::move(about_to_reap),
+             ended = std::move(ended)] {
+    if (!self->running_) return;
+    about_to_reap();
+    self->exit_ = reap(self->child_);
+    self->running_ = false;
+    self->process_.close();
+    self->out_.finish();
+    self->error_.finish();
+    ended();
+  });
 }
 
 void Worker::signal(int number) const {
@@ -119,6 +158,7 @@ void Worker::abandon() {
   }
   boost::system::error_code ignored;
   process_.close(ignored);
+  look_.cancel();
   out_.close();
   error_.close();
 }

@@ -4,17 +4,21 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "client/launcher/console.h"
 #include "client/launcher/output.h"
+#include "client/launcher/process_group.h"
 #include "client/launcher/spawn.h"
 
 namespace c10dd::run {
 
-/// Copies one output stream of a worker: line by line to the console, and unchanged to a file.
+/// Copies one output stream of a worker: line by line to the console, and unchanged to a file. A
+/// line whose end does not come, as of a progress bar, is printed as far as it has come.
 class Pump {
  public:
   /// `stream` is STDOUT_FILENO or STDERR_FILENO. `file` is empty if there is no file.
@@ -31,8 +35,13 @@ class Pump {
 
  private:
   bool take();
+  void show_part_later(std::weak_ptr<void> owner);
 
   Console& console_;
+  const std::uint32_t rank_;
+  const int stream_;
+  boost::asio::steady_timer part_;  ///< when the beginning of a line is printed
+  bool part_waits_ = false;
   boost::asio::posix::stream_descriptor from_;
   client::Descriptor file_;
   LastLines last_;
@@ -61,6 +70,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void abandon();
   /// Sends a signal to the process group if the process runs.
   void signal(int number) const;
+  /// Calls send_to_handlers() if the process runs.
+  std::size_t signal_handlers(int number) const {
+    return running_ ? send_to_handlers(child_.pid, number) : 0;
+  }
   pid_t pid() const { return child_.pid; }
   bool running() const { return running_; }
   std::uint32_t rank() const { return rank_; }
@@ -68,11 +81,14 @@ class Worker : public std::enable_shared_from_this<Worker> {
   const LastLines& last() const { return error_.last().empty() ? out_.last() : error_.last(); }
 
  private:
+  void await_end(std::function<void()> then);
+
   std::uint32_t rank_;
   Child child_;
   bool running_ = true;
   Exit exit_;
   boost::asio::posix::stream_descriptor process_;
+  boost::asio::steady_timer look_;  ///< for a child without a pidfd
   Pump out_;
   Pump error_;
 };

@@ -25,7 +25,7 @@ TEST(LauncherOptions, HaveDefaults) {
   EXPECT_EQ(o.nproc, 1u);
   EXPECT_EQ(o.min_nodes, 1u);
   EXPECT_EQ(o.max_nodes, 1u);
-  EXPECT_EQ(o.max_restarts, 3u);
+  EXPECT_EQ(o.max_restarts, 0u);
   EXPECT_EQ(o.node_rank, -1);
   EXPECT_EQ(o.daemon.addresses(), "127.0.0.1:29500");
   EXPECT_TRUE(o.daemon.job.starts_with("c10drun-")) << o.daemon.job;

@@ -122,6 +122,7 @@ TEST(LauncherPlan, GivesWorkersTheWholeEnvironment) {
   plan.master_port = "1234";
   plan.nonce = "abc";
   plan.restarts = 2;
+  plan.threads = 4;
   const auto pairs = worker_environment({{"HOME", "/h"}, {"RANK", "99"}}, options, plan, 1, "/e");
   const std::set<std::string> all(pairs.begin(), pairs.end());
   EXPECT_EQ(all.size(), pairs.size());
@@ -138,11 +139,11 @@ TEST(LauncherPlan, GivesWorkersTheWholeEnvironment) {
                            "MASTER_ADDR=a",
                            "MASTER_PORT=1234",
                            "TORCHELASTIC_RESTART_COUNT=2",
-                           "TORCHELASTIC_MAX_RESTARTS=3",
+                           "TORCHELASTIC_MAX_RESTARTS=0",
                            "TORCHELASTIC_RUN_ID=j",
                            "TORCHELASTIC_USE_AGENT_STORE=False",
                            "TORCHELASTIC_ERROR_FILE=/e",
-                           "OMP_NUM_THREADS=1",
+                           "OMP_NUM_THREADS=4",
                            "C10DD_URL=c10dd://h:5/j",
                            "C10DD_JOB=j",
                            "C10DD_RUN=r.g7-abc",
@@ -160,6 +161,10 @@ TEST(LauncherPlan, GivesWorkersTheWholeEnvironment) {
       << "a worker knows all daemons that the launcher knows";
   const auto kept = worker_environment({{"OMP_NUM_THREADS", "8"}}, options, plan, 0, "/e");
   EXPECT_EQ(std::count(kept.begin(), kept.end(), "OMP_NUM_THREADS=8"), 1);
+  plan.threads = 0;
+  for (const std::string& pair : worker_environment({}, options, plan, 0, "/e")) {
+    EXPECT_FALSE(pair.starts_with("OMP_NUM_THREADS")) << "a worker alone uses all cores";
+  }
 }
 
 // ---- output ------------------------------------------------------------------------------------
