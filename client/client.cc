@@ -68,7 +68,7 @@ class Client::Impl {
         first_address(url.daemons.front().text()),
         host(options.host.empty() ? host_name() : options.host),
         run(options.run),
-        seat{options.rank, options.world_size},
+        seat{options.rank, options.world_size, options.launcher},
         limit(std::clamp<Duration>(options.timeout, Duration::zero(), limits::kTimeoutMax)),
         recorder(std::make_shared<client::Recorder>()),
         connection(std::make_shared<client::Connection>(

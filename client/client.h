@@ -41,6 +41,8 @@ struct ClientOptions {
   std::int64_t rank = -1;        ///< rank of this process, reported to the daemon; -1 if not known
   std::int64_t world_size = -1;  ///< number of processes of the job; -1 if not known
   std::string host = {};         ///< host name to report; if empty, the machine's host name
+  /// Where rank and world size come from, for error texts. Client::from_environment() sets it.
+  std::string launcher = {};
   /// Limits how long connect() tries to reach the daemon, and how long a call without a time-out of
   /// its own waits for an unreachable daemon. At most 30 days.
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);

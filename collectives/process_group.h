@@ -36,8 +36,9 @@ struct GroupOptions {
   /// Network interface of this rank, such as "eth0". Only for gloo. If empty, `hostname` is used.
   std::string interface = {};
   /// Host name or address of this rank. Only for gloo. Ignored if `interface` is set. If both are
-  /// empty, the interface comes from the variable C10DD_GLOO_INTERFACE. If that variable is not set
-  /// either, the address comes from Bootstrap::local_address().
+  /// empty, the interface comes from the variable C10DD_GLOO_INTERFACE, else from
+  /// GLOO_SOCKET_IFNAME; of several with commas between, the first that has an address. If neither
+  /// is set, the address comes from Bootstrap::local_address().
   std::string hostname = {};
   /// Number of the GPU of this rank among those that the process sees. Only for nccl. If below 0:
   /// the only GPU, else the local rank that the launcher has given, else the rank in the job modulo

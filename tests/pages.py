@@ -88,6 +88,7 @@ COMPLETE = [
     ("README.md", "page", lambda files: {path for path in files if fnmatch(path, "docs/*.md")
                                          and not fnmatch(path, "docs/results/*")},
      lambda path: r"\]\(" + re.escape(path) + r"\)"),
+    ("docs/sdk.md", "variable", lists.launcher_variables, lambda name: f"`{name}`"),
 ]
 
 def pages_of(files):

@@ -76,6 +76,12 @@ def variables(files):
     return found
 
 
+def launcher_variables(files):
+    """The variables from which a process takes its rank."""
+    table = re.search(r"kSources = \{(.*?)\n\};", files.get("client/internal/launch_environment.cc", ""), re.DOTALL)
+    return set(re.findall(r'"([A-Z]\w+)"', table[1])) if table else set()
+
+
 def routes(files):
     """The routes of the daemon as (method, path); a variable part of a path is {name}."""
     text = texts(files, "daemon/http/routes.cc")

@@ -11,8 +11,9 @@ Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what) {
   }
   return failure(Code::invalid_argument,
                  "{}: this client has no {}; connect with Client::from_environment() under a "
-                 "launcher, or set rank and world_size in ClientOptions or in this call",
-                 what, seat.rank < 0 ? "rank" : "world size");
+                 "launcher, or set rank and world_size in ClientOptions or in this call{}",
+                 what, seat.rank < 0 ? "rank" : "world size",
+                 seat.launcher.empty() ? "" : "; " + seat.launcher);
 }
 
 Result<SeatInBarrier> seat_in_barrier(const Seat& seat, const std::string& what, Rank asked,

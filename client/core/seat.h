@@ -14,6 +14,9 @@ namespace c10dd::client {
 struct Seat {
   std::int64_t rank = -1;
   std::int64_t world_size = -1;
+  /// What the variables of launchers say, for error texts; see LaunchEnvironment::summary(). Empty:
+  /// nobody has looked.
+  std::string launcher = {};
 };
 
 /// The rank and the number of ranks of one barrier or exchange.

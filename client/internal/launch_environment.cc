@@ -21,7 +21,7 @@ constexpr std::size_t kValueShown = 120;
 enum class When : std::uint8_t {
   by_hand,    ///< use the source if its rank and size are set; a rank without a size is an error
   whole,      ///< use the source if its rank and size are set
-  shell,      ///< like `whole`, but not in an interactive shell and not if mpirun started the ranks
+  srun,       ///< like `whole`, but only if srun, and not mpirun, has started the ranks
   size_apart  ///< like `whole`, but the size comes from one of the variables in kSizesApart
 };
 
@@ -41,7 +41,7 @@ constexpr std::array kSources = {
            "C10DD_LOCAL_WORLD_SIZE", "C10DD_NODE_RANK"},
     Source{"torchrun", When::by_hand, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
            "GROUP_RANK"},
-    Source{"slurm", When::shell, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr,
+    Source{"slurm", When::srun, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr,
            "SLURM_NODEID"},
     Source{"openmpi", When::whole, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
            "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr},
@@ -85,7 +85,9 @@ class Reader {
                               std::int64_t most);
   const char* size_of(const Source& source) const;
   bool present(const Source& source) const;
+  bool by_srun() const;
   bool overruled_by_mpi() const;
+  std::string why_no_rank() const;
   Result<void> take(const Source& source);
   Result<void> check_half(const Source& source);
   Result<void> check_agreement(const Source& source) const;
@@ -121,9 +123,32 @@ const char* Reader::size_of(const Source& source) const {
 
 bool Reader::present(const Source& source) const {
   if (get(source.rank).empty() || get(size_of(source)).empty()) return false;
-  if (source.when != When::shell) return true;
-  const std::string_view shell = get("SLURM_JOB_NAME");
-  return shell != "bash" && shell != "interactive" && !overruled_by_mpi();
+  if (source.when != When::srun) return true;
+  return (by_srun() || get("SLURM_NTASKS") == "1") && !overruled_by_mpi();
+}
+
+/// Returns whether srun has started this process. Slurm sets the variables of rank 0 in the batch
+/// script, too, and in the shell of salloc.
+bool Reader::by_srun() const {
+  constexpr std::uint32_t kSpecialSteps = 0xfffffff0;  // batch script, interactive shell, others
+  const auto step = parse_number<std::uint32_t>(get("SLURM_STEP_ID"));
+  return step && *step < kSpecialSteps;
+}
+
+/// Says why variables of a launcher are no rank.
+std::string Reader::why_no_rank() const {
+  if (!get("SLURM_PROCID").empty() && !get("SLURM_NTASKS").empty() && !overruled_by_mpi()) {
+    return format(
+        "SLURM_PROCID={} and SLURM_NTASKS={}, but srun has not started this process "
+        "(SLURM_STEP_ID): start it with srun",
+        printable(get("SLURM_PROCID"), kValueShown), printable(get("SLURM_NTASKS"), kValueShown));
+  }
+  for (const char* name : {"JOB_COMPLETION_INDEX", "PMIX_RANK"}) {
+    if (get(name).empty()) continue;
+    return format("{}={}, but no WORLD_SIZE: set it, or C10DD_WORLD_SIZE, to the number of ranks",
+                  name, printable(get(name), kValueShown));
+  }
+  return {};
 }
 
 /// Returns whether mpirun, not srun, has started the ranks: then the rank or size of the MPI
@@ -266,6 +291,7 @@ Result<LaunchEnvironment> Reader::read() {
     break;
   }
   list_overruled(winner);
+  if (winner == nullptr) found_.hint = why_no_rank();
   name_job();
   name_run();
   for (const char* name : {"C10DD_JOB", "C10DD_RUN"}) {
@@ -293,6 +319,7 @@ std::string LaunchEnvironment::summary() const {
   if (!source.empty()) text = format("rank {} of {} from {}", rank, world_size, source);
   if (!used.empty()) text += " (" + joined(used) + ")";
   if (!overruled.empty()) text += "; overruled: " + joined(overruled);
+  if (!hint.empty()) text += "; " + hint;
   return text;
 }
 

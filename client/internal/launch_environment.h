@@ -20,8 +20,8 @@
 // world size is ignored. An empty variable counts as not set.
 //
 // The source slurm is also ignored in two cases:
-//   - SLURM_JOB_NAME is bash or interactive: this is an interactive shell, in which Slurm sets its
-//     variables, too
+//   - SLURM_STEP_ID is not set, or has the number of a batch script or an interactive shell, and
+//     SLURM_NTASKS is above 1: Slurm has set its variables, but srun has not started this process
 //   - openmpi or pmi is complete and has a different rank or world size: mpirun has started the
 //     ranks, and Slurm's variables describe the task in which mpirun runs
 #pragma once
@@ -64,9 +64,11 @@ struct LaunchEnvironment {
 
   std::vector<std::string> used;       ///< NAME=VALUE of the variables that were used
   std::vector<std::string> overruled;  ///< NAME=VALUE of ignored variables that contradict `used`
+  /// If `source` is empty: why a launcher's variables give no rank, and what to do.
+  std::string hint = {};
 
   /// Returns a text for a log: "rank 3 of 8 from torchrun (RANK=3, WORLD_SIZE=8); overruled:
-  /// SLURM_PROCID=0".
+  /// SLURM_PROCID=0". Without a source, the text ends with the hint.
   std::string summary() const;
 };
 

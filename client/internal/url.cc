@@ -164,6 +164,7 @@ Result<Launch> read_environment(const Environment& environment) {
   if (!named_by_hand || is_set("C10DD_RUN")) launch.options.run = std::move(found->run);
   launch.options.rank = found->rank;
   launch.options.world_size = found->world_size;
+  launch.options.launcher = found->summary();
   return launch;
 }
 

@@ -168,6 +168,11 @@ void Agent::rendezvous() {
   join.labels = member_labels(options_, options_.local_address);
   note(format("job {}, daemon {}, program {}", options_.daemon.job, options_.daemon.addresses(),
               home_.program));
+  if (!options_.from_variables.empty()) {
+    std::string text = "options from the environment:";
+    for (const std::string& variable : options_.from_variables) text += " " + variable;
+    note(text);
+  }
   if (options_.max_nodes > 1) {
     const bool range = options_.min_nodes < options_.max_nodes;
     note(format("job {}: waiting for {}{} at {}", options_.daemon.job,

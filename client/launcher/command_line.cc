@@ -49,12 +49,31 @@ const Entry* find(const std::vector<Entry>& table, std::string_view name) {
 
 /// Accepts a flag of torchrun if the given value has no effect in c10drun; the flag is then
 /// ignored. Throws Fatal for any other value.
-void check(const TorchrunFlag& flag, const Written& written) {
+void check(const TorchrunFlag& flag, const std::string& name,
+           const std::optional<std::string>& given) {
   for (const std::string_view value : flag.accepted) {
-    if (value == "*" || value == written.value) return;
+    if (value == "*" || value == given) return;
   }
-  refuse(format("{}{} is an option of torchrun: {}", written.name,
-                written.value ? " " + printable(*written.value, kQuotedBytes) : "", flag.instead));
+  refuse(format("{}{} is an option of torchrun: {}", name,
+                given ? " " + printable(*given, kQuotedBytes) : "", flag.instead));
+}
+
+/// Returns PET_NNODES for --nnodes.
+std::string variable_of(std::string_view option) {
+  std::string name = "PET_";
+  for (const char c : option.substr(2)) {
+    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  }
+  return name;
+}
+
+/// Returns the value of a switch's variable, 0 or 1.
+bool is_set(const std::string& variable, std::string_view value) {
+  if (value != "0" && value != "1") {
+    refuse(format("{} is \"{}\": expected 1, or 0 to leave the option out", variable,
+                  printable(value, kQuotedBytes)));
+  }
+  return value == "1";
 }
 
 }  // namespace
@@ -77,7 +96,8 @@ void CommandLine::take(const std::string& word, Words& words) {
     }
     written.value = arguments_[at_++];
   }
-  if (option == nullptr) return check(*torchrun, written);
+  if (option != nullptr) words.variables.erase(std::string(option->names.front()));
+  if (option == nullptr) return check(*torchrun, written.name, written.value);
   if (const auto* flag = std::get_if<bool Words::*>(&option->word)) {
     words.** flag = true;
   } else if (const auto* text = std::get_if<std::string Words::*>(&option->word)) {
@@ -87,8 +107,41 @@ void CommandLine::take(const std::string& word, Words& words) {
   }
 }
 
-Words CommandLine::parse() {
+/// Sets options from the variables of torchrun. The address of torchrun's own store has no use
+/// here.
+void CommandLine::take_variables(const client::Environment& environment, Words& words) {
+  std::vector<std::string_view> names;
+  for (const Option& option : all_options()) {
+    names.insert(names.end(), option.names.begin(), option.names.end());
+  }
+  for (const TorchrunFlag& flag : torchrun_flags()) {
+    names.insert(names.end(), flag.names.begin(), flag.names.end());
+  }
+  for (const std::string_view name : names) {
+    if (!name.starts_with("--") || name.starts_with("--master-")) continue;
+    const std::string variable = variable_of(name);
+    const char* const value = environment(variable.c_str());
+    if (value == nullptr || *value == '\0') continue;
+    const Option* const option = find(all_options(), name);
+    if (option == nullptr) {
+      const TorchrunFlag& flag = *find(torchrun_flags(), name);
+      if (flag.has_value || std::string_view(value) != "0") check(flag, variable, value);
+      continue;
+    }
+    if (auto* const flag = std::get_if<bool Words::*>(&option->word)) {
+      words.** flag = is_set(variable, value);
+    } else if (auto* const text = std::get_if<std::string Words::*>(&option->word)) {
+      words.** text = value;
+    } else {
+      continue;  // torchrun has no option that may be repeated
+    }
+    words.variables[std::string(option->names.front())] = {variable, value};
+  }
+}
+
+Words CommandLine::parse(const client::Environment& environment) {
   Words words;
+  if (environment) take_variables(environment, words);
   while (at_ < arguments_.size() && !separator_) {
     const std::string& word = arguments_[at_];
     if (!word.starts_with('-') || word == "-") break;

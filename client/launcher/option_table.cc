@@ -111,6 +111,7 @@ const std::vector<Option>& all_options() {
        "address of its connection to the daemon",
        &Words::local_address},
       {{"--role"}, "NAME", "value of ROLE_NAME in the workers' environment", &Words::role},
+      {{"--show"}, "", "print the options, and where each comes from, and exit", &Words::show},
       {{"-h", "--help"}, "", "print this help and exit", &Words::help},
       {{"--version"}, "", "print the version and exit", &Words::version},
   };
@@ -188,7 +189,8 @@ std::string help_text() {
   return text +
          "\n"
          "Options may be spelled as in torchrun. For an option of torchrun that c10drun does not\n"
-         "have, the error says what to use instead. Options end at PROGRAM.\n"
+         "have, the error says what to use instead. Options end at PROGRAM. As in torchrun, a\n"
+         "variable PET_NNODES, PET_RDZV_ID, ... sets the option that is not given.\n"
          "\n"
          "Example: c10drun --standalone --nproc 4 train.py --lr 1e-3\n";
 }

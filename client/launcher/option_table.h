@@ -4,9 +4,11 @@
 // options.cc.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -40,6 +42,9 @@ struct Words {
   std::string role = "default";
   bool help = false;
   bool version = false;
+  bool show = false;
+  /// Which variable PET_* has set an option, and its value, by the option's first name.
+  std::map<std::string, std::pair<std::string, std::string>> variables = {};
 };
 
 struct Option {

@@ -90,16 +90,24 @@ void parse_labels(const std::vector<std::string>& words, Options& o) {
 /// Returns the name of the job. Called if the daemon's URL does not contain the name.
 std::string name_job(const Words& words, const Options& o, const client::LaunchEnvironment& found,
                      const client::Environment& environment) {
-  if (!words.job.empty()) return words.job;
+  const char* const named = environment("C10DD_JOB");
+  const bool by_variable = named != nullptr && *named != '\0';
+  const bool of_torchrun = words.variables.contains("--job");
+  if (!words.job.empty() && !(of_torchrun && by_variable)) return words.job;
   // On one node, the name is unique, so that two launches at one daemon do not join the same group:
   // two steps of a Slurm job, or process 1 in two containers.
-  const char* const chosen = environment("C10DD_JOB");
-  if (o.max_nodes == 1 && (chosen == nullptr || *chosen == '\0')) {
+  if (o.max_nodes == 1 && !by_variable) {
     const std::string base =
         found.job.empty() ? format("c10drun-{}-{}", host_name(), getpid()) : found.job;
     return base.substr(0, limits::kNameBytes - 9) + "-" + random_name();
   }
   if (!found.job.empty()) return found.job;
+  // Kubeflow gives all nodes of a job the address of its first one.
+  const char* const master = environment("PET_MASTER_ADDR");
+  const char* const port = environment("PET_MASTER_PORT");
+  if (master != nullptr && port != nullptr) {
+    return format("pet-{}-{}", master, port).substr(0, limits::kNameBytes);
+  }
   refuse(
       "no name for the job: with more than one node, give all nodes the same --job NAME, or the "
       "same C10DD_JOB, or a URL with a job");
@@ -110,14 +118,26 @@ std::string name_job(const Words& words, const Options& o, const client::LaunchE
 void find_daemon(const Words& words, const client::Environment& environment,
                  const client::LaunchEnvironment& found, Options& o) {
   constexpr std::string_view kScheme = "c10dd://";
+  const auto is_set = [&](const char* name) {
+    const char* const value = environment(name);
+    return value != nullptr && *value != '\0';
+  };
   const auto variable = [&](const char* name) {
     const char* text = o.standalone ? nullptr : environment(name);
     return std::string(text == nullptr ? "" : text);
   };
+  const bool of_torchrun = words.variables.contains("--daemon");  // the variables of c10dd go first
   std::string from = "--daemon";
-  std::string text = words.daemon;
+  std::string text = of_torchrun ? "" : words.daemon;
   if (text.empty()) text = variable((from = "C10DD_URL").c_str());
   if (text.empty()) text = variable((from = "C10DD_ADDR").c_str());
+  if (text.empty() && of_torchrun) text = variable((from = "PET_RDZV_ENDPOINT").c_str());
+  if (text.empty() && !o.standalone && o.max_nodes > 1 && is_set("PET_MASTER_ADDR")) {
+    refuse(
+        format("PET_MASTER_ADDR={} is where torchrun would open its store; c10drun needs a daemon: "
+               "start c10dd on a host that all nodes can reach, and set C10DD_ADDR=HOST:PORT",
+               in_quotes(environment("PET_MASTER_ADDR"))));
+  }
   if (text.empty()) {
     from = "--job";  // the only part of this URL that can be wrong
     text = "127.0.0.1:" + std::to_string(client::kDefaultPort);
@@ -137,7 +157,8 @@ void find_daemon(const Words& words, const client::Environment& environment,
   }
   Result<client::Url> url = client::parse_url(text);
   if (!url) refuse(from + ": " + url.error().detail);
-  if (has_job && !words.job.empty() && url->job != words.job) {
+  if (has_job && !words.job.empty() && !words.variables.contains("--job") &&
+      url->job != words.job) {
     if (from == "--daemon") {
       refuse(format("--job is {}, but --daemon {} names the job {}; name the job only once",
                     in_quotes(words.job), in_quotes(text), in_quotes(url->job)));
@@ -193,7 +214,7 @@ void check_words(const Words& w, const client::Environment& environment, Options
     }
   }
   o.standalone = w.standalone;
-  if (o.standalone && !w.daemon.empty()) {
+  if (o.standalone && !w.daemon.empty() && !w.variables.contains("--daemon")) {
     refuse("--standalone starts its own daemon; leave out --daemon " + w.daemon);
   }
   if (o.standalone && o.max_nodes > 1) {
@@ -238,6 +259,42 @@ void check_words(const Words& w, const client::Environment& environment, Options
   find_daemon(w, environment, found, o);
 }
 
+/// As check_words(). An error about an option that a variable has set names the variable.
+void check_all(const Words& words, const client::Environment& environment, Options& o) {
+  for (const auto& [option, variable] : words.variables) {
+    o.from_variables.push_back(variable.first + "=" + printable(variable.second, kQuotedBytes));
+  }
+  try {
+    check_words(words, environment, o);
+  } catch (const Fatal& fatal) {
+    for (const auto& [option, variable] : words.variables) {
+      if (std::string_view(fatal.what()).find(option) == std::string_view::npos) continue;
+      throw Fatal(fatal.code(), format("{} ({} is from {}={})", fatal.what(), option,
+                                       variable.first, printable(variable.second, kQuotedBytes)));
+    }
+    throw;
+  }
+}
+
+/// Returns the text of --show.
+std::string shown(const Words& words, const client::Environment& environment, const Options& o) {
+  std::string text =
+      format("daemon {}\njob {}\nrun {}\n", o.standalone ? "of its own" : o.daemon.addresses(),
+             o.daemon.job, o.run.empty() ? "(none)" : o.run);
+  for (const Option& option : all_options()) {
+    const auto* word = std::get_if<std::string Words::*>(&option.word);
+    if (word == nullptr || (words.**word).empty()) continue;
+    const auto variable = words.variables.find(std::string(option.names.front()));
+    const bool standard = words.**word == Words().**word;
+    text += format("{} {}{}\n", option.names.front(), words.**word,
+                   variable != words.variables.end() ? " from " + variable->second.first
+                   : standard                        ? " by default"
+                                                     : "");
+  }
+  const auto found = client::read_launch_environment(environment);
+  return text + "around c10drun: " + (found ? found->summary() : found.error().detail) + "\n";
+}
+
 }  // namespace
 
 std::string random_name() {
@@ -271,17 +328,22 @@ ParsedOptions parse_options(int argc, const char* const* argv,
                             const client::Environment& environment) {
   ParsedOptions parsed;
   CommandLine line({argv + std::min(argc, 1), argv + argc});
-  const Words words = line.parse();
+  const Words words = line.parse(environment);
   if (words.help) parsed.reply = help_text();
   if (words.version) parsed.reply = "c10drun " C10DD_VERSION "\n";
   if (!parsed.reply.empty()) return parsed;
+  if (words.show) {
+    check_all(words, environment, parsed.options);
+    parsed.reply = shown(words, environment, parsed.options);
+    return parsed;
+  }
   std::vector<std::string> program = line.rest();
   if (program.empty() || program.front().empty()) {
     refuse(format("no program to run{}; use for example: c10drun --standalone --nproc 4 train.py",
                   line.has_separator() ? " after --" : ""));
   }
   make_command(words, environment, std::move(program), parsed.options);
-  check_words(words, environment, parsed.options);
+  check_all(words, environment, parsed.options);
   return parsed;
 }
 

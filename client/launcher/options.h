@@ -69,7 +69,8 @@ struct Options {
   std::map<std::string, std::string> labels;
   std::string domain;
   std::vector<std::string> command;  ///< for a script or module, the first word is the interpreter
-  std::string script;                ///< the Python script in the command; empty if there is none
+  std::vector<std::string> from_variables;  ///< PET_* that have set options, as NAME=VALUE
+  std::string script;  ///< the Python script in the command; empty if there is none
 };
 
 /// Parses a duration such as 500ms, 15s, 10m or 2h. A number without a unit means seconds. If the

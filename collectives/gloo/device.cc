@@ -18,17 +18,43 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "client/internal/fork_guard.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::collectives {
 namespace {
 
-constexpr char kHint[] = "; set the option interface or hostname, or C10DD_GLOO_INTERFACE";
+constexpr char kHint[] =
+    "; set the option interface or hostname, or the variable C10DD_GLOO_INTERFACE or "
+    "GLOO_SOCKET_IFNAME";
+
+/// The interfaces that a variable names, with commas between, and the name of the variable.
+struct Interfaces {
+  std::vector<std::string> names;
+  std::string from;
+};
+
+Interfaces interfaces_of_environment() {
+  Interfaces found;
+  for (const char* name : {"C10DD_GLOO_INTERFACE", "GLOO_SOCKET_IFNAME"}) {
+    const char* const text = std::getenv(name);
+    if (text == nullptr || *text == '\0') continue;
+    found.from = std::string(name) + "=" + text + ": ";
+    std::istringstream words(text);
+    for (std::string word; std::getline(words, word, ',');) {
+      if (!word.empty()) found.names.push_back(word);
+    }
+    break;
+  }
+  return found;
+}
 
 /// Returns the first IP address of the interface, as text; empty if it has none.
 std::string address_of_interface(const std::string& name) {
@@ -133,18 +159,21 @@ class Devices {
 }  // namespace
 
 Result<std::shared_ptr<::gloo::transport::Device>> open_device(const BackendSetup& setup) {
-  std::string interface = setup.options.interface;
   std::string name = setup.options.hostname;
-  if (interface.empty() && name.empty()) {
-    if (const char* variable = std::getenv("C10DD_GLOO_INTERFACE")) interface = variable;
-  }
+  Interfaces interfaces;
+  if (!setup.options.interface.empty()) interfaces.names = {setup.options.interface};
+  if (interfaces.names.empty() && name.empty()) interfaces = interfaces_of_environment();
   try {
-    if (!interface.empty()) {
-      name = address_of_interface(interface);
+    if (!interfaces.names.empty()) {
+      name.clear();
+      for (const std::string& interface : interfaces.names) {
+        if (name.empty()) name = address_of_interface(interface);
+      }
       if (name.empty()) {
         return failure(Code::invalid_argument,
-                       "gloo: interface \"{}\" has no IP address on this machine{}", interface,
-                       kHint);
+                       "gloo: {}interface \"{}\" has no IP address on this machine{}",
+                       printable(interfaces.from, limits::kNameShown),
+                       printable(interfaces.names.front(), limits::kNameShown), kHint);
       }
     } else if (name.empty()) {
       name = setup.bootstrap->local_address();

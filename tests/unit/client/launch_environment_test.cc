@@ -99,12 +99,21 @@ INSTANTIATE_TEST_SUITE_P(
         Found{"SlurmRequeued",
               all({kSlurm, {{"SLURM_RESTART_COUNT", "1"}}}),
               {"slurm", 3, 4, 1, -1, 1, "slurm-7001", "requeue-1.step-0", {}, {}}},
-        Found{"SlurmShell",
-              all({kSlurm, {{"SLURM_JOB_NAME", "bash"}}}),
+        Found{"SbatchWithoutSrun",
+              all({kSlurm, {{"SLURM_STEP_ID", ""}}}),
               {"", -1, -1, -1, -1, -1, "slurm-7001", "", {}, {}}},
-        Found{"SlurmInteractive",
+        Found{"SlurmBatchStep",
+              all({kSlurm, {{"SLURM_STEP_ID", "4294967291"}}}),
+              {"", -1, -1, -1, -1, -1, "slurm-7001", "", {}, {}}},
+        Found{"SlurmInteractiveStep",
+              all({kSlurm, {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_JOB_NAME", "interactive"}}}),
+              {"", -1, -1, -1, -1, -1, "slurm-7001", "", {}, {}}},
+        Found{"SrunInsideSalloc",
               all({kSlurm, {{"SLURM_JOB_NAME", "interactive"}}}),
-              {"", -1, -1, -1, -1, -1, "slurm-7001", "", {}, {}}},
+              {"slurm", 3, 4, 1, -1, 1, "slurm-7001", "step-0", {}, {}}},
+        Found{"SbatchOfOneTask",
+              {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}},
+              {"slurm", 0, 1, -1, -1, -1, "", "", {}, {}}},
         Found{"SlurmWithoutTasks", {{"SLURM_PROCID", "0"}}, {}},
         Found{"OpenMpi", kOpenMpi, {"openmpi", 2, 4, 0, 2, -1, "", "", {}, {}}},
         Found{"Hydra", kHydra, {"pmi", 1, 2, 1, 2, -1, "", "", {}, {}}},
@@ -152,6 +161,19 @@ INSTANTIATE_TEST_SUITE_P(
                {"SLURM_PROCID=x", "SLURM_NTASKS=0"}}}),
     [](const auto& found) { return found.param.name; });
 
+TEST(LaunchEnvironmentHint, SaysWhyALauncherGivesNoRank) {
+  const auto hint = [](const Variables& variables) {
+    return read_launch_environment(environment_of(variables))->summary();
+  };
+  EXPECT_EQ(hint({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}),
+            "no launcher gives a rank; SLURM_PROCID=0 and SLURM_NTASKS=4, but srun has not started "
+            "this process (SLURM_STEP_ID): start it with srun");
+  EXPECT_EQ(hint({{"JOB_COMPLETION_INDEX", "2"}}),
+            "no launcher gives a rank; JOB_COMPLETION_INDEX=2, but no WORLD_SIZE: set it, or "
+            "C10DD_WORLD_SIZE, to the number of ranks");
+  EXPECT_EQ(hint(kTorchrun).find("; "), std::string::npos);
+}
+
 struct Bad {
   const char* name;
   Variables variables;
@@ -191,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"WORLD_SIZE is \"0\"", "from 1 to 131072"}},
         Bad{"EmptyWorldAlone", {{"WORLD_SIZE", "0"}}, {"WORLD_SIZE is \"0\""}},
         Bad{"WorldTooLarge",
-            {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "131073"}},
+            {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "131073"}, {"SLURM_STEP_ID", "0"}},
             {"SLURM_NTASKS is \"131073\"", "from 1 to 131072", "where slurm was started"}},
         Bad{"RankWithoutASize",
             {{"RANK", "3"}},
