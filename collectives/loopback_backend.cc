@@ -16,6 +16,7 @@
 #include "collectives/backend.h"
 #include "collectives/loopback_messages.h"
 #include "collectives/reduce.h"
+#include "collectives/wide_average.h"
 #include "collectives/wording.h"
 
 namespace c10dd::collectives {
@@ -39,10 +40,10 @@ void copy(const Tensor& to, const Tensor& from) {
 void all_reduce(const Ranks& ranks) {
   const Operation& first = *ranks.front();
   const ReduceFunction combine = reduce_function(first.output.dtype, first.reduce);
-  prepare(first.output, first.reduce);
+  prepare(first.output, first.reduce, static_cast<Rank>(ranks.size()));
   for (std::size_t i = 1; i < ranks.size(); ++i) {
     const Tensor& other = ranks[i]->output;
-    prepare(other, ranks[i]->reduce);
+    prepare(other, ranks[i]->reduce, static_cast<Rank>(ranks.size()));
     combine(first.output.data, first.output.data, other.data, other.count);
   }
   finish(first.output, first.reduce, static_cast<Rank>(ranks.size()));
@@ -60,10 +61,10 @@ void reduce(const Ranks& ranks, Part part, const Tensor& to) {
   prepared.data = memory.data() + to.bytes();
   const ReduceFunction combine = reduce_function(to.dtype, first.reduce);
   copy(result, part(first));
-  prepare(result, first.reduce);
+  prepare(result, first.reduce, static_cast<Rank>(ranks.size()));
   for (std::size_t i = 1; i < ranks.size(); ++i) {
     copy(prepared, part(*ranks[i]));
-    prepare(prepared, ranks[i]->reduce);
+    prepare(prepared, ranks[i]->reduce, static_cast<Rank>(ranks.size()));
     combine(result.data, result.data, prepared.data, result.count);
   }
   finish(result, first.reduce, static_cast<Rank>(ranks.size()));
@@ -144,6 +145,18 @@ void compute_lists(const Ranks& ranks) {
 
 /// Runs the operation on the tensors of all ranks.
 void compute(const Ranks& ranks) {
+  if (WideAverage::suits(*ranks.front())) {
+    std::vector<WideAverage> wide;
+    for (const Operation* const one : ranks) wide.emplace_back(*one);
+    Ranks on_wide;
+    for (const WideAverage& one : wide) on_wide.push_back(&one.operation());
+    compute(on_wide);
+    const Operation& first = *ranks.front();
+    for (Rank rank = 0; rank < ranks.size(); ++rank) {
+      if (first.collective != Collective::reduce || first.root == rank) wide[rank].store();
+    }
+    return;
+  }
   if (ranks.front()->lists) return compute_lists(ranks);
   const Operation& root = *ranks[ranks.front()->root];
   switch (root.collective) {

@@ -59,16 +59,26 @@ bool less(T a, T b) {
     return a < b;
   }
 }
+/// Keeps a NaN, whichever operand has it, as PyTorch and NCCL do.
+template <class T>
+bool is_nan(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    return false;
+  } else {
+    const auto loaded = Arithmetic<T>::load(value);
+    return loaded != loaded;
+  }
+}
 struct Min {
   template <class T>
   static T apply(T a, T b) {
-    return less(b, a) ? b : a;
+    return less(b, a) || is_nan(b) ? b : a;
   }
 };
 struct Max {
   template <class T>
   static T apply(T a, T b) {
-    return less(a, b) ? b : a;
+    return less(a, b) || is_nan(b) ? b : a;
   }
 };
 struct And {
@@ -161,15 +171,17 @@ ReduceFunction reduce_function(DType dtype, ReduceOp op) {
   });
 }
 
-void prepare(const Tensor& tensor, ReduceOp op) {
+void prepare(const Tensor& tensor, ReduceOp op, Rank size) {
   if (tensor.dtype == DType::boolean) {
     return replace_all<std::uint8_t>(tensor, [](std::uint8_t byte) { return byte != 0; });
   }
-  if (op.kind != ReduceOp::premul_sum) return;
+  if (op.kind != ReduceOp::premul_sum && op.kind != ReduceOp::avg) return;
   with_dtype(tensor.dtype, [&]<class T>(std::type_identity<T>) {
     using A = Arithmetic<T>;
     if constexpr (!std::is_integral_v<T>) {
-      const auto factor = static_cast<typename A::Value>(op.factor);
+      const auto one = static_cast<typename A::Value>(1);
+      const auto factor = op.kind == ReduceOp::avg ? one / static_cast<typename A::Value>(size)
+                                                   : static_cast<typename A::Value>(op.factor);
       replace_all<T>(tensor, [factor](T value) { return A::store(A::load(value) * factor); });
     }
   });
@@ -178,16 +190,12 @@ void prepare(const Tensor& tensor, ReduceOp op) {
 void finish(const Tensor& tensor, ReduceOp op, Rank size) {
   if (op.kind != ReduceOp::avg) return;
   with_dtype(tensor.dtype, [&]<class T>(std::type_identity<T>) {
-    using A = Arithmetic<T>;
     if constexpr (std::is_integral_v<T>) {
       // Divides in 64 bits, because the size may be larger than the largest value of a small T.
       const auto divisor = static_cast<std::int64_t>(size);
       replace_all<T>(tensor, [divisor](T value) {
         return static_cast<T>(static_cast<std::int64_t>(value) / divisor);
       });
-    } else {
-      const auto divisor = static_cast<typename A::Value>(size);
-      replace_all<T>(tensor, [divisor](T value) { return A::store(A::load(value) / divisor); });
     }
   });
 }

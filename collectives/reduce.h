@@ -18,12 +18,13 @@ using ReduceFunction = void (*)(void* out, const void* a, const void* b, std::si
 /// on the result.
 ReduceFunction reduce_function(DType dtype, ReduceOp op);
 
-/// Multiplies each element by the factor of premul_sum. Makes each boolean 0 or 1. Otherwise does
-/// nothing.
-void prepare(const Tensor& tensor, ReduceOp op);
-
-/// Divides each element by `size` for avg. Integer results are truncated towards zero.
+/// Multiplies each element by the factor of premul_sum, and floats by 1 / `size` for avg, so that
+/// their sum does not overflow if the average does not, as NCCL does. Makes each boolean 0 or 1.
 /// Otherwise does nothing.
+void prepare(const Tensor& tensor, ReduceOp op, Rank size);
+
+/// Divides each integer by `size` for avg, truncated towards zero. Otherwise does nothing. Integers
+/// below 64 bits are averaged by WideAverage, because their sums may overflow.
 void finish(const Tensor& tensor, ReduceOp op, Rank size);
 
 }  // namespace c10dd::collectives

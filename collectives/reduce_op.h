@@ -18,11 +18,13 @@ namespace c10dd {
 /// Sums and products of integers wrap around on overflow. Elements of float16 and bfloat16 are
 /// converted to float32 for each operation on two elements, and its result is rounded. For booleans
 /// sum, max and bor are "or", product, min and band are "and", bxor is "exclusive or"; the results
-/// are 0 or 1. If an element is NaN, min and max return either operand.
+/// are 0 or 1. If an element is NaN, min and max are NaN.
 struct ReduceOp {
   enum Kind : std::uint8_t {
     sum,
-    avg,  ///< the sum divided by the group's size; integers truncate; not for booleans
+    /// The mean; integers truncate towards zero. It does not overflow if it fits the type, but for
+    /// int64, whose sum wraps around. Not for booleans.
+    avg,
     product,
     min,
     max,

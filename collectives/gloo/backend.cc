@@ -27,6 +27,7 @@
 #include "collectives/gloo/sigpipe.h"
 #include "collectives/gloo/transport.h"
 #include "collectives/reduce.h"
+#include "collectives/wide_average.h"
 #include "protocol/format.h"
 
 namespace c10dd::collectives {
@@ -108,6 +109,12 @@ class GlooBackend final : public Backend {
   }
 
   void call_gloo(const Operation& operation, std::uint32_t tag) {
+    if (WideAverage::suits(operation)) {
+      const WideAverage wide(operation);
+      call_gloo(wide.operation(), tag);
+      if (operation.collective != Collective::reduce || operation.root == rank()) wide.store();
+      return;
+    }
     if (operation.lists && operation.collective != Collective::reduce_scatter) {
       return exchange(context_, operation, tag);
     }
@@ -144,7 +151,7 @@ class GlooBackend final : public Backend {
     });
     options.setReduceFunction(reduce_function(tensor.dtype, op));
     options.setTag(tag);
-    prepare(tensor, op);
+    prepare(tensor, op, static_cast<Rank>(context_->size));
     ::gloo::allreduce(options);
     finish(tensor, op, static_cast<Rank>(context_->size));
   }
@@ -183,7 +190,7 @@ class GlooBackend final : public Backend {
     options.setRoot(static_cast<int>(root));
     options.setReduceFunction(reduce_function(tensor.dtype, op));
     options.setTag(tag);
-    prepare(tensor, op);
+    prepare(tensor, op, static_cast<Rank>(context_->size));
     ::gloo::reduce(options);
     if (root == rank()) finish(tensor, op, static_cast<Rank>(context_->size));
   }

@@ -36,7 +36,7 @@ void ring_reduce_scatter(const std::shared_ptr<::gloo::Context>& context, const 
     Tensor loaded = part;
     loaded.data = to;
     std::memcpy(to, part.data, part.bytes());
-    prepare(loaded, op);
+    prepare(loaded, op, static_cast<Rank>(size));
   };
   load(sum, parts[(rank + size - 1) % size]);
   const ReduceFunction combine = reduce_function(output.dtype, op);

@@ -13,6 +13,7 @@
 #include "collectives/mpi/calls.h"
 #include "collectives/mpi/types.h"
 #include "collectives/reduce.h"
+#include "collectives/wide_average.h"
 
 namespace c10dd::collectives::mpi {
 namespace {
@@ -38,6 +39,18 @@ class Run {
   Result<void> operator()() {
     if (Result<void> same = agree(hash_of(operation_) ^ operation_.sequence); !same) return same;
     if (operation_.lists && !info_of(operation_.collective).reduces) return exchange();
+    if (WideAverage::suits(operation_)) {
+      const WideAverage wide(operation_);
+      Run(wide.operation(), comm_).collective();
+      if (operation_.collective != Collective::reduce || is_root()) wide.store();
+      return {};
+    }
+    collective();
+    return {};
+  }
+
+ private:
+  void collective() {
     switch (operation_.collective) {
       case Collective::all_reduce:
         all_reduce();
@@ -68,10 +81,8 @@ class Run {
       case Collective::recv:
         break;
     }
-    return {};
   }
 
- private:
   const Tensor& output() const { return operation_.output; }
   const Tensor& input() const { return operation_.input; }
   Rank rank() const { return static_cast<Rank>(rank_); }
@@ -123,7 +134,7 @@ class Run {
   }
 
   void all_reduce() {
-    prepare(output(), operation_.reduce);
+    prepare(output(), operation_.reduce, size());
     each_part(output(), [&](const Tensor& part) {
       require(MPI_Allreduce(MPI_IN_PLACE, part.data, int_of(part.count), type(), op(), comm_),
               "MPI_Allreduce");
@@ -139,20 +150,20 @@ class Run {
 
   /// Returns the tensor, or a copy that prepare() has changed. The elements are then in `memory`.
   Tensor prepared(Tensor tensor, std::vector<std::byte>& memory) const {
-    const bool changes =
-        operation_.reduce == ReduceOp::premul_sum || tensor.dtype == DType::boolean;
+    const bool changes = operation_.reduce == ReduceOp::premul_sum ||
+                         operation_.reduce == ReduceOp::avg || tensor.dtype == DType::boolean;
     if (!changes) return tensor;
     const auto* const bytes = static_cast<const std::byte*>(tensor.data);
     memory.assign(bytes, bytes + tensor.bytes());
     tensor.data = memory.data();
-    prepare(tensor, operation_.reduce);
+    prepare(tensor, operation_.reduce, size());
     return tensor;
   }
 
   void reduce() {
     std::vector<std::byte> memory;
     Tensor from = output();
-    is_root() ? prepare(from, operation_.reduce) : void(from = prepared(from, memory));
+    is_root() ? prepare(from, operation_.reduce, size()) : void(from = prepared(from, memory));
     each_part(from, [&](const Tensor& part) {
       require(MPI_Reduce(is_root() ? MPI_IN_PLACE : part.data, is_root() ? part.data : nullptr,
                          int_of(part.count), type(), op(), root(), comm_),
@@ -196,7 +207,7 @@ class Run {
       counts.push_back(int_of(one.count));
     }
     int_of(packed.count);  // MPI adds the counts
-    prepare(packed, operation_.reduce);
+    prepare(packed, operation_.reduce, size());
     require(MPI_Reduce_scatter(packed.data, output().data, counts.data(), type(), op(), comm_),
             "MPI_Reduce_scatter");
     finish(output(), operation_.reduce, size());

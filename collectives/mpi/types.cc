@@ -96,6 +96,15 @@ MPI_Op op_of(ReduceOp::Kind kind, DType dtype) {
     if (dtype == DType::uint8) return made_op<DType::uint8, ReduceOp::sum>();
     if (dtype == DType::int16) return made_op<DType::int16, ReduceOp::sum>();
   }
+  // MPI_MIN and MPI_MAX may lose a NaN.
+  if (dtype == DType::float32 && kind == ReduceOp::min)
+    return made_op<DType::float32, ReduceOp::min>();
+  if (dtype == DType::float32 && kind == ReduceOp::max)
+    return made_op<DType::float32, ReduceOp::max>();
+  if (dtype == DType::float64 && kind == ReduceOp::min)
+    return made_op<DType::float64, ReduceOp::min>();
+  if (dtype == DType::float64 && kind == ReduceOp::max)
+    return made_op<DType::float64, ReduceOp::max>();
   switch (kind) {
     case ReduceOp::product:
       return MPI_PROD;

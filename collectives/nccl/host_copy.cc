@@ -100,7 +100,7 @@ Result<std::unique_ptr<HostCopy>> HostCopy::begin(const CudaDevice& device, Oper
       Tensor copied = tensor;
       copied.data = host;
       // NCCL combines booleans as numbers, so they must be 0 or 1.
-      if (info.reduces && tensor.dtype == DType::boolean) prepare(copied, ReduceOp::max);
+      if (info.reduces && tensor.dtype == DType::boolean) prepare(copied, ReduceOp::max, 1);
     }
     tensor.device = {Device::Kind::cuda, device.index()};
     tensor.data = at(block->device, offset);

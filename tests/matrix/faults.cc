@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -48,11 +50,18 @@ class FaultyGroup final : public ProcessGroup {
   void shutdown() override { group_->shutdown(); }
 
  private:
+  bool is_summed_first(const Operation& operation) const {
+    const DType dtype = operation.output.dtype;
+    return fault_ == "avg is summed first" && operation.reduce == ReduceOp::avg &&
+           combines(ReduceOp::bxor, dtype);
+  }
+
   /// Changes an operation before it is issued.
   void change(Operation& operation) const {
     if (fault_ == "max is sum" && operation.reduce == ReduceOp::max)
       operation.reduce = ReduceOp::sum;
-    if (fault_ == "avg is not divided" && operation.reduce == ReduceOp::avg) {
+    const bool sums = fault_ == "avg is not divided" || is_summed_first(operation);
+    if (sums && operation.reduce == ReduceOp::avg) {
       operation.reduce = ReduceOp::sum;
     }
     // Only broadcast has the same tensors on the root and on the other ranks.
@@ -79,6 +88,21 @@ class FaultyGroup final : public ProcessGroup {
     auto* const bytes = static_cast<std::byte*>(output.data);
     if (fault_ == "last element is not done") {
       std::copy(last.begin(), last.end(), bytes + output.bytes() - last.size());
+    }
+    if (is_summed_first(operation)) {
+      with_dtype(output.dtype, [&]<class T>(std::type_identity<T>) {
+        if constexpr (std::is_integral_v<T>) {
+          auto* const sums = static_cast<T*>(output.data);
+          for (std::size_t i = 0; i < output.count; ++i) {
+            sums[i] = static_cast<T>(static_cast<std::int64_t>(sums[i]) / std::int64_t{size()});
+          }
+        }
+      });
+    }
+    if (fault_ == "NaN is dropped on rank 1" && rank() == 1 && output.dtype == DType::float32) {
+      auto* const values = static_cast<float*>(output.data);
+      const auto is_nan = [](float value) { return value != value; };
+      std::replace_if(values, values + output.count, is_nan, 0.0f);
     }
     if (fault_ == "one bit differs on rank 1" && rank() == 1) bytes[0] ^= std::byte{1};
     if (fault_ == "input is overwritten" && operation.input.count > 0) {

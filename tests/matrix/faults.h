@@ -11,7 +11,7 @@
 
 namespace c10dd::matrix {
 
-inline constexpr std::array<std::string_view, 8> kFaults = {
+inline constexpr std::array<std::string_view, 10> kFaults = {
     "max is sum",  // the reduction is not passed on
     "root is off by one",
     "last element is not done",  // a segment ends too early
@@ -20,6 +20,8 @@ inline constexpr std::array<std::string_view, 8> kFaults = {
     "input is overwritten",
     "first two parts are swapped",
     "elements of 8 bytes are 4",  // the size of the type is wrong
+    "NaN is dropped on rank 1",
+    "avg is summed first",  // the sum overflows
 };
 
 /// Returns a group that runs its operations on `group` with the fault kFaults[fault].

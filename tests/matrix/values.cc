@@ -50,8 +50,11 @@ std::uint64_t random_float(Layout layout, Values values, std::mt19937_64& random
   const std::uint64_t highest = low_bits(layout.exponent);
   const std::uint64_t bias = highest >> 1;
   std::uint64_t exponent = random() & highest;
-  if (values == Values::comparable && exponent == highest)
-    return sign | exponent << layout.mantissa;
+  if (values == Values::averageable && exponent >= highest - 1) {
+    // The upper half of the largest numbers is left out, because a rounded average may overflow.
+    const std::uint64_t lower = mantissa >> 1;
+    return sign | (highest - 1) << layout.mantissa | lower;
+  }
   // Below 256, so that a sum of 8, each times 3, is finite in every type.
   if (values == Values::addable) exponent %= bias + 8;
   if (values == Values::near_one) exponent = bias - 1 + (exponent & 1);
@@ -96,9 +99,11 @@ std::string check_floats(DType dtype, ReduceOp::Kind reduce, const std::vector<B
     long double product = 1;
     long double lowest = INFINITY;
     long double highest = -INFINITY;
+    bool nan = false;
     for (Rank rank = 0; rank < inputs.size(); ++rank) {
       const long double value = value_of(layout, bits_at(inputs[rank], i, size));
       const long double scaled = reduce == ReduceOp::premul_sum ? value * factor_of(rank) : value;
+      nan = nan || std::isnan(value);
       sum += scaled;
       magnitudes += std::abs(scaled);
       product *= value;
@@ -110,13 +115,16 @@ std::string check_floats(DType dtype, ReduceOp::Kind reduce, const std::vector<B
     long double bound = slack;
     if (reduce == ReduceOp::avg) {
       expected = sum / ranks;
-      bound = slack / ranks + roundoff * std::abs(expected) + least;
+      // Each rank multiplies by 1 / ranks, which is rounded, and rounds the product.
+      bound = slack / ranks + roundoff * (2 * magnitudes / ranks + std::abs(expected)) +
+              (ranks + 1) * least;
     } else if (reduce == ReduceOp::product) {
       expected = product;
       bound = 2 * ranks * roundoff * std::abs(product) + least;
     } else if (reduce == ReduceOp::min || reduce == ReduceOp::max) {
-      expected = reduce == ReduceOp::min ? lowest : highest;
+      expected = nan ? NAN : reduce == ReduceOp::min ? lowest : highest;
       bound = 0;
+      if (nan && std::isnan(found)) continue;
     }
     if (found == expected || std::abs(found - expected) <= bound) continue;
     return text_of(i, found, expected);
@@ -174,13 +182,17 @@ std::string check_integers(DType dtype, ReduceOp::Kind reduce, const std::vector
       return boolean ? std::uint64_t{bits != 0} : bits;
     };
     std::uint64_t expected = at(inputs[0]);
+    std::int64_t sum = number_of(dtype, expected);
     for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
       expected = boolean ? combine_booleans(reduce, expected, at(inputs[rank]))
                          : combine(dtype, reduce, expected, at(inputs[rank])) & mask;
+      sum += number_of(dtype, at(inputs[rank]));
     }
     if (reduce == ReduceOp::avg) {
+      // Only the sum of 64-bit integers wraps around.
       const auto ranks = static_cast<std::int64_t>(inputs.size());
-      expected = static_cast<std::uint64_t>(number_of(dtype, expected) / ranks) & mask;
+      if (size == 8) sum = number_of(dtype, expected);
+      expected = static_cast<std::uint64_t>(sum / ranks) & mask;
     }
     const std::uint64_t found = bits_at(result, i, size);
     if (found == expected) continue;
@@ -193,7 +205,8 @@ std::string check_integers(DType dtype, ReduceOp::Kind reduce, const std::vector
 
 Values values_for(ReduceOp::Kind reduce) {
   if (reduce == ReduceOp::product) return Values::near_one;
-  return reduce == ReduceOp::min || reduce == ReduceOp::max ? Values::comparable : Values::addable;
+  if (reduce == ReduceOp::min || reduce == ReduceOp::max) return Values::any_bits;
+  return reduce == ReduceOp::avg ? Values::averageable : Values::addable;
 }
 
 Bytes random_elements(DType dtype, std::size_t count, Values values, std::uint64_t seed) {

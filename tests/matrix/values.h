@@ -16,10 +16,10 @@ namespace c10dd::matrix {
 
 /// Which values random floats have. Integers and booleans have any bits.
 enum class Values : std::uint8_t {
-  any_bits,    ///< NaN and infinities too: for what is only moved
-  comparable,  ///< any but NaN: for min and max
-  addable,     ///< sums of 8 do not overflow
-  near_one,    ///< products of 8 neither overflow nor vanish
+  any_bits,     ///< NaN and infinities too: for what is only moved or compared
+  averageable,  ///< any but NaN and infinities: the average does not overflow
+  addable,      ///< sums of 8 do not overflow
+  near_one,     ///< products of 8 neither overflow nor vanish
 };
 
 /// Returns the values for which the result of `reduce` is defined.

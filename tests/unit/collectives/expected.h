@@ -103,9 +103,21 @@ T expected_at(std::size_t i, Rank size, ReduceOp op, DType dtype,
   }
   if (op.kind != ReduceOp::avg) return element<T>(result);
   if (std::is_integral_v<T>) return element<T>(std::trunc(result / size));
-  return std::is_same_v<T, double>
-             ? element<T>(result / size)
-             : element<T>(static_cast<float>(result) / static_cast<float>(size));
+  return element<T>(result / size);
+}
+
+/// Returns whether results are as expected. An average of floats may differ by what the rounding of
+/// 1 / size, of each product and of each sum of small numbers makes.
+template <class T>
+bool matches(const std::vector<T>& got, const std::vector<T>& expected, ReduceOp op) {
+  if (std::is_integral_v<T> || op != ReduceOp::avg) return got == expected;
+  if (got.size() != expected.size()) return false;
+  const double roundoff = sizeof(T) == 8 ? 1e-15 : sizeof(T) == 4 ? 1e-6 : 0.02;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(number(got[i]) - number(expected[i]));
+    if (!(error <= roundoff * (2 + std::abs(number(expected[i]))))) return false;
+  }
+  return true;
 }
 
 template <class T>

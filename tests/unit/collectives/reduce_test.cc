@@ -273,7 +273,7 @@ TEST(Reduce, CombinesEveryTypeByEveryOperation) {
   EXPECT_EQ(combined, 4 * 6 + 5 * 8 + 7U);
 }
 
-TEST(Reduce, AveragesTruncateWholeNumbersAndRoundFloats) {
+TEST(Reduce, AveragesTruncateWholeNumbersAndMultiplyFloats) {
   std::mt19937_64 random(8);
   for (const Rank size : {1u, 3u, 300u}) {
     for (std::size_t d = 0; d < kDTypes; ++d) {
@@ -282,15 +282,16 @@ TEST(Reduce, AveragesTruncateWholeNumbersAndRoundFloats) {
       with_dtype(dtype, [&]<class T>(std::type_identity<T>) {
         Array<T> a(random);
         const std::vector<T> before(a.values.get(), a.values.get() + kCount);
+        prepare(a.tensor(), ReduceOp::avg, size);
         finish(a.tensor(), ReduceOp::avg, size);
         for (std::size_t i = 0; i < kCount; ++i) {
           if constexpr (std::is_integral_v<T>) {
             ASSERT_EQ(a.values[i], static_cast<T>(static_cast<Wide>(before[i]) / size));
           } else if constexpr (std::is_class_v<T>) {
             const auto whole = static_cast<float>(exact(before[i]));
-            ASSERT_EQ(a.values[i], T(whole / static_cast<float>(size)));
+            ASSERT_EQ(a.values[i], T(whole * (1.0f / static_cast<float>(size))));
           } else {
-            ASSERT_EQ(a.values[i], before[i] / static_cast<T>(size));
+            ASSERT_EQ(a.values[i], before[i] * (T{1} / static_cast<T>(size)));
           }
         }
       });
@@ -300,13 +301,13 @@ TEST(Reduce, AveragesTruncateWholeNumbersAndRoundFloats) {
 
 TEST(Reduce, PreparesByTheFactorOfPremulSum) {
   std::vector<float> floats = {1.5f, -2, 0};
-  prepare(tensor_of(floats), premul_sum(0.5));
+  prepare(tensor_of(floats), premul_sum(0.5), 2);
   EXPECT_EQ(floats, (std::vector<float>{0.75f, -1, 0}));
   std::vector<Float16> halves = {Float16(3), Float16(65504)};
-  prepare(tensor_of(halves), premul_sum(2));
+  prepare(tensor_of(halves), premul_sum(2), 2);
   EXPECT_EQ(halves, (std::vector<Float16>{Float16(6), Float16(INFINITY)}));
   std::vector<std::int32_t> whole = {7};
-  prepare(tensor_of(whole), ReduceOp::sum);
+  prepare(tensor_of(whole), ReduceOp::sum, 2);
   finish(tensor_of(whole), ReduceOp::sum, 7);
   EXPECT_EQ(whole[0], 7);
 }
@@ -315,7 +316,7 @@ TEST(Reduce, MakesBooleansZeroOrOne) {
   std::vector<std::uint8_t> bytes = {0, 1, 2, 255};
   Tensor tensor = tensor_of(bytes);
   tensor.dtype = DType::boolean;
-  prepare(tensor, ReduceOp::bxor);
+  prepare(tensor, ReduceOp::bxor, 2);
   EXPECT_EQ(bytes, (std::vector<std::uint8_t>{0, 1, 1, 1}));
 }
 
