@@ -17,7 +17,7 @@ namespace c10dd {
 /// A rank that did not arrive in time, or that a group has lost.
 struct Missing {
   Rank rank = 0;
-  std::string host;  ///< empty if the rank never connected
+  std::string host;  ///< empty if the rank never connected in this launch
   /// Why the rank is missing. One of these texts:
   ///   never_connected  no process has connected as this rank
   ///   not_arrived      the rank is connected, but has not called this barrier or exchange

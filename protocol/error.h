@@ -26,6 +26,7 @@ struct MissingRank {
     silent = 4,           ///< connected, but its heartbeats stopped
     dead = 5,             ///< the group has lost the rank, or the rank has left; see `doing`
     absent = 6,           ///< the rank has arrived, but its session has no connection
+    left = 7,             ///< its session has ended, and it has not come again; see `doing`
   };
 
   Rank rank = 0;

@@ -52,6 +52,7 @@ inline constexpr std::size_t kWatchedKept = 65'536;
 inline constexpr std::size_t kWatchReplyBytes = 1024 * 1024;
 inline constexpr std::size_t kExpiriesPerTick = 4'096;
 inline constexpr std::size_t kExpiredKept = 65'536;  // ended sessions that a job remembers
+inline constexpr std::size_t kDepartedKept = 1'024;  // ranks that have left, that a job remembers
 inline constexpr std::size_t kStoredReplyBytes = 256;
 // Limits of a client's unread replies. Above kOutboxSoftBytes, the daemon stops reading from the
 // connection. Above kOutboxHardBytes, the daemon closes the connection if the client has read

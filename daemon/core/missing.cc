@@ -23,6 +23,13 @@ bool is_absent(const Arrival& arrival, const Sessions& sessions) {
   return arrival.group.empty() && (session == nullptr || !session->connected);
 }
 
+std::string how_it_left(const Departed& departed, TimePoint now) {
+  return format(
+      "{} {}; see the end of its log",
+      departed.expired ? "it had no connection, and its session expired" : "it closed its session",
+      departed.at ? human(now - *departed.at) + " ago" : "before the daemon was restarted");
+}
+
 }  // namespace
 
 MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrier,
@@ -43,6 +50,15 @@ MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrie
     session = id == nullptr ? nullptr : everybody.sessions.find(*id);
   }
   missing.rank = rank;
+  const Departed* const departed = everybody.sessions.departed(rank);
+  if (session == nullptr && departed != nullptr &&
+      missing.cause == MissingRank::Cause::never_connected) {
+    missing.cause = MissingRank::Cause::left;
+    missing.host = departed->host;
+    missing.pid = departed->pid;
+    missing.doing = how_it_left(*departed, everybody.now);
+    if (departed->at) missing.silent_for = everybody.now - *departed->at;
+  }
   if (session == nullptr) return missing;
   missing.host = session->host;
   missing.pid = session->pid;
@@ -72,6 +88,7 @@ std::string sentence(const MissingRank& missing) {
              pid_text(missing.pid));
   const std::string doing = printable(missing.doing, limits::kReasonBytes);
   if (missing.cause == Cause::dead) return who + " is gone: " + doing;
+  if (missing.cause == Cause::left) return who + " has left: " + doing;
   std::string state = " is connected but has not arrived";
   if (missing.cause == Cause::disconnected) state = " is disconnected";
   if (missing.cause == Cause::absent) state = " has arrived, but is disconnected";

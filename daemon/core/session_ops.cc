@@ -124,7 +124,8 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
   Moment at = step.moment();
   parts_.groups.ended(id, kEndings[static_cast<std::size_t>(ending)], at);
   if (!planted(Planted::totals_kept)) parts_.ledger.forget(id);
-  parts_.sessions.close(id, ending, ending == Ending::expired && kept, step.next, step.out.rows);
+  parts_.sessions.close(id, ending, ending == Ending::expired && kept, step.next, step.now,
+                        step.out.rows);
   step.presence.push_back(id);
   // The next session belongs to another launch, which must not get the failures of this launch.
   if (parts_.sessions.size() == 0) parts_.barriers.forget_broken(step.out.rows);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of row kinds c, s, x: the kind, the session (16 bytes) and, for c, the sequence (8 bytes).
+// Keys of row kinds c, s, x: the kind, the session (16 bytes) and, for c, the sequence (8 bytes);
+// of d: the kind and the rank (8 bytes).
 #include "daemon/core/sessions.h"
 
 #include <algorithm>
@@ -28,6 +29,8 @@ Bytes session_key(char kind, const SessionId& id) {
 Bytes call_key(char kind, const SessionId& id, std::uint64_t sequence) {
   return RowKey(kind).number(id.high).number(id.low).number(sequence).take();
 }
+
+Bytes rank_key(Rank rank) { return RowKey('d').number(rank).take(); }
 
 }  // namespace
 
@@ -95,7 +98,10 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   }
   const bool changed = std::exchange(session.expiry, expiry) != expiry;
   if (changed && session.kept_since > 0) rows.push_back(row_of(hello.session, session));
-  if (hello.rank >= 0) by_rank_[static_cast<Rank>(hello.rank)] = hello.session;
+  if (hello.rank >= 0) {
+    by_rank_[static_cast<Rank>(hello.rank)] = hello.session;
+    forget_departed(static_cast<Rank>(hello.rank), rows);
+  }
   return expiry;
 }
 
@@ -149,7 +155,7 @@ TimePoint Sessions::gone_at(const Session& session) const {
 }
 
 void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revision revision,
-                     Rows& rows) {
+                     TimePoint now, Rows& rows) {
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
   Session& session = it->second;
@@ -163,10 +169,47 @@ void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revisi
     leave_connection(session);
   }
   detached_.erase({session.ends, id});
+  const bool leaves = !session.host.empty() &&
+                      (ending == Ending::goodbye || ending == Ending::expired) &&
+                      is_newest_of_its_rank(id, session);
   leave_rank(id, session);
+  if (leaves) {
+    depart(static_cast<Rank>(session.rank),
+           {session.host, session.pid, ending == Ending::expired, revision, now}, rows);
+  }
   index_.erase(id);
   last_found_ = {};
   sessions_.erase(it);
+  // The next session belongs to another launch.
+  while (sessions_.empty() && !departed_.empty()) forget_departed(departed_.begin()->first, rows);
+}
+
+const Departed* Sessions::departed(Rank rank) const {
+  const auto found = departed_.find(rank);
+  return found == departed_.end() ? nullptr : &found->second;
+}
+
+bool Sessions::is_newest_of_its_rank(const SessionId& id, const Session& session) const {
+  if (session.rank < 0) return false;
+  const auto found = by_rank_.find(static_cast<Rank>(session.rank));
+  return found != by_rank_.end() && found->second == id;
+}
+
+void Sessions::depart(Rank rank, Departed departed, Rows& rows) {
+  rows.push_back({Row::Kind::put, rank_key(rank), wire::encode(departed)});
+  departed_by_age_.emplace(departed.revision, rank);
+  departed_[rank] = std::move(departed);
+  if (departed_.size() > limits::kDepartedKept) {
+    forget_departed(departed_by_age_.begin()->second, rows);
+  }
+}
+
+void Sessions::forget_departed(Rank rank, Rows& rows) {
+  const auto found = departed_.find(rank);
+  if (found == departed_.end()) return;
+  departed_by_age_.erase({found->second.revision, rank});
+  departed_.erase(found);
+  rows.push_back({Row::Kind::erase, rank_key(rank), {}});
 }
 
 void Sessions::remember(const SessionId& id, Ending ending, Revision revision, Rows& rows) {
@@ -288,6 +331,17 @@ Result<void> Sessions::restore(const Row& row) {
       if (kept.reply.revision > at.revision) std::swap(kept.reply, at);
       replies_.release(kept.reply.row, garbage_);
     }
+    return {};
+  }
+  if (row.key[0] == 'd') {
+    RowKeyReader key(row.key);
+    const std::uint64_t rank = key.number();
+    Result<Departed> departed = wire::decode<Departed>(row.value);
+    if (!key.complete() || !departed || rank >= limits::kWorldSize) {
+      return failure(Code::malformed, "damaged row of a rank that has left");
+    }
+    departed_by_age_.emplace(departed->revision, static_cast<Rank>(rank));
+    departed_[static_cast<Rank>(rank)] = std::move(*departed);
     return {};
   }
   if (row.key[0] != 'x') return restore_kept(row);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sessions of one job. A session has a host, a process and a rank. A session keeps replies and
-// deliveries for retries, and lives on without a connection until it expires. Four kinds of rows
+// deliveries for retries, and lives on without a connection until it expires. Five kinds of rows
 // are stored: replies (r, see reply_rows.h), deliveries of queue items (c), sessions with kept
-// replies or deliveries (s), and ended sessions that are remembered (x). No other data is stored,
-// because the client sends the other data again in its next hello.
+// replies or deliveries (s), ended sessions that are remembered (x), and ranks that have left (d).
+// No other data is stored, because the client sends the other data again in its next hello.
 #pragma once
 
 #include <map>
@@ -79,6 +79,16 @@ struct EndedRow {
 };
 BOOST_DESCRIBE_STRUCT(EndedRow, (), (revision, replaced))
 
+/// A rank of this launch whose session has ended, and that has not come again.
+struct Departed {
+  std::string host;
+  std::uint64_t pid = 0;
+  bool expired = false;  ///< its session has expired; otherwise it has said goodbye
+  Revision revision = 0;
+  std::optional<TimePoint> at = {};  ///< nothing: before the job was loaded
+};
+BOOST_DESCRIBE_STRUCT(Departed, (), (host, pid, expired, revision))
+
 class Sessions {
  public:
   explicit Sessions(const Quotas& quotas) : quotas_(quotas) {}
@@ -102,6 +112,9 @@ class Sessions {
   /// Returns the session that was the last to name this rank in its hello. Returns nullptr if there
   /// was none, or if that session has ended.
   const SessionId* id_of_rank(Rank rank) const;
+  /// Returns what is known of a rank that has left. Returns nullptr if it has a session, if it has
+  /// had none since the job had none, or if limits::kDepartedKept others have left since.
+  const Departed* departed(Rank rank) const;
 
   /// Drops the replies and deliveries of sequences below `acked_below`, and adds the deletions of
   /// their rows to the garbage. Returns the dropped deliveries; the caller must erase their items.
@@ -137,7 +150,8 @@ class Sessions {
   /// Removes a session and its rows. Its deliveries must have been withdrawn before. If
   /// `remembered` is true, check_open() later refuses the session, so that a late retry does not
   /// count as a first try. A replaced session is always remembered.
-  void close(const SessionId& id, Ending ending, bool remembered, Revision revision, Rows& rows);
+  void close(const SessionId& id, Ending ending, bool remembered, Revision revision, TimePoint now,
+             Rows& rows);
 
   /// Returns at most `limit` sessions whose time of expiry has come, the earliest first.
   std::vector<SessionId> due(TimePoint now, std::size_t limit) const;
@@ -146,7 +160,7 @@ class Sessions {
   /// Restores one row. Fails with `malformed` if the row is damaged.
   Result<void> restore(const Row& row);
   static bool owns(const Row& row) {
-    return !row.key.empty() && std::string_view("rcsx").find(row.key[0]) != std::string_view::npos;
+    return !row.key.empty() && std::string_view("rcsxd").find(row.key[0]) != std::string_view::npos;
   }
   /// Drops the stored replies of sessions that have ended. Call it after the last restore(), before
   /// expect(). Fails with `malformed` if a delivery has no session.
@@ -179,6 +193,9 @@ class Sessions {
   Row row_of(const SessionId& id, const Session& session) const;
   void remember(const SessionId& id, Ending ending, Revision revision, Rows& rows);
   void leave_rank(const SessionId& id, const Session& session);
+  bool is_newest_of_its_rank(const SessionId& id, const Session& session) const;
+  void depart(Rank rank, Departed departed, Rows& rows);
+  void forget_departed(Rank rank, Rows& rows);
   void leave_connection(const Session& session);
   Result<void> restore_kept(const Row& row);
 
@@ -200,6 +217,8 @@ class Sessions {
   };
   std::map<SessionId, Ended> ended_;
   std::set<std::pair<Revision, SessionId>> ended_by_age_;
+  std::map<Rank, Departed> departed_;
+  std::set<std::pair<Revision, Rank>> departed_by_age_;
   ReplyRows replies_;
   Rows garbage_;
   std::size_t connected_ = 0;

@@ -39,7 +39,7 @@ class World {
     sessions.open(hello, hello.session.low, 0, at_ms(ms), rows);
   }
   void close(const SessionId& id, bool remembered) {
-    sessions.close(id, Ending::expired, remembered, 9, rows);
+    sessions.close(id, Ending::expired, remembered, 9, TimePoint{}, rows);
   }
   /// Keeps a reply, and seals the rows as a batch of their own.
   void keep(const SessionId& id, std::uint64_t sequence, auto what) {
@@ -295,12 +295,12 @@ TEST(Sessions, ChangeTheirTimeForTheNextDaemonToo) {
 TEST(Sessions, RememberTheNewestThatHaveEnded) {
   World world;
   world.open(hello(1), 0);
-  world.sessions.close({3, 1}, Ending::expired, true, 1, world.rows);
+  world.sessions.close({3, 1}, Ending::expired, true, 1, at_ms(0), world.rows);
   EXPECT_EQ(world.sessions.check_open(hello(1)).error().code, Code::session_expired);
   EXPECT_EQ(world.restart()->check_open(hello(1)).error().code, Code::session_expired);
   for (std::uint64_t i = 2; i <= limits::kExpiredKept + 1; ++i) {
     world.sessions.open(hello(i), i, 0, at_ms(0), world.rows);
-    world.sessions.close({3, i}, Ending::expired, true, i, world.rows);
+    world.sessions.close({3, i}, Ending::expired, true, i, at_ms(0), world.rows);
   }
   const std::unique_ptr<const Sessions> next = world.restart();
   for (const Sessions* sessions : {std::as_const(next).get(), &std::as_const(world.sessions)}) {
@@ -310,10 +310,39 @@ TEST(Sessions, RememberTheNewestThatHaveEnded) {
   }
 }
 
+TEST(Sessions, RememberABoundedNumberOfRanksThatHaveLeft) {
+  World world;
+  const auto of_rank = [](std::uint64_t id, std::int64_t rank) {
+    Hello one = hello(id);
+    one.host = "host";
+    one.rank = rank;
+    return one;
+  };
+  world.open(of_rank(1, 9'999), 0);  // the launch goes on
+  for (std::uint64_t i = 0; i <= limits::kDepartedKept; ++i) {
+    world.open(of_rank(i + 2, static_cast<std::int64_t>(i)), 0);
+    world.sessions.close({3, i + 2}, Ending::goodbye, false, i + 1, at_ms(0), world.rows);
+  }
+  const std::unique_ptr<const Sessions> next = world.restart();
+  for (const Sessions* sessions : {std::as_const(next).get(), &std::as_const(world.sessions)}) {
+    EXPECT_EQ(sessions->departed(0), nullptr) << "the oldest";
+    ASSERT_NE(sessions->departed(1), nullptr);
+    EXPECT_EQ(sessions->departed(1)->host, "host");
+  }
+  EXPECT_FALSE(next->departed(1)->at) << "rows hold no instants";
+  // A replaced session has left nobody: its rank is there. Nor has an older session of a rank.
+  world.open(of_rank(5'000, 1), 0);
+  EXPECT_EQ(world.sessions.departed(1), nullptr);
+  world.open(of_rank(5'001, 1), 0);
+  world.sessions.close({3, 5'000}, Ending::goodbye, false, 5'000, at_ms(0), world.rows);
+  EXPECT_EQ(world.sessions.departed(1), nullptr);
+  EXPECT_EQ(world.restart()->departed(1), nullptr);
+}
+
 TEST(Sessions, AlwaysRememberThoseThatWereReplaced) {
   World world;
   world.open(hello(1), 0);
-  world.sessions.close({3, 1}, Ending::replaced, false, 1, world.rows);
+  world.sessions.close({3, 1}, Ending::replaced, false, 1, at_ms(0), world.rows);
   EXPECT_EQ(world.sessions.check_open(hello(1)).error().code, Code::session_replaced);
   EXPECT_EQ(world.restart()->check_open(hello(1)).error().code, Code::session_replaced);
 }
