@@ -65,6 +65,7 @@ class NotFound : public Error {
 class InvalidArgument : public Error {
  public:
   explicit InvalidArgument(const std::string& detail) : Error(Code::invalid_argument, detail) {}
+  InvalidArgument(Code code, const std::string& detail) : Error(code, detail) {}
 };
 
 /// The state that this client has seen is newer than the daemon's state, or belongs to a different

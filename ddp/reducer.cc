@@ -183,7 +183,14 @@ struct Reducer::State {
     marked.assign(parameters.size(), false);
   }
 
-  void throw_for_unmarked() const {
+  /// Ends the group on all ranks, because this one cannot go on, and the others would wait for it
+  /// until their time-out.
+  void give_up(const std::string& why) const {
+    if (group.size() > 1) group.abort(format("rank {}: {}", group.rank(), why));
+  }
+
+  /// Says which parameters are not marked; empty if all are.
+  std::string unmarked() const {
     constexpr std::size_t kNamed = 5;
     std::string names;
     std::size_t count = 0;
@@ -192,10 +199,9 @@ struct Reducer::State {
       if (count < kNamed) names += (count > 0 ? ", " : "") + named(i);
       ++count;
     }
-    throw InvalidArgument(
-        format("finish: {} of {} parameters were not marked ready: {}{}; every parameter needs a "
-               "gradient in every step",
-               count, parameters.size(), names, count > kNamed ? ", ..." : ""));
+    if (count == 0) return {};
+    return format("{} of {} parameters were not marked ready: {}{}", count, parameters.size(), names,
+                  count > kNamed ? ", ..." : "");
   }
 };
 
@@ -210,6 +216,8 @@ Reducer::Reducer(ProcessGroup& group, std::vector<Parameter> parameters, Reducer
 
 Reducer::~Reducer() {
   try {
+    const bool in_step = std::ranges::find(state_->marked, true) != state_->marked.end();
+    if (in_step) state_->give_up("its reducer was destroyed in a step: " + state_->unmarked());
     state_->wait_for_all();
   } catch (const std::exception&) {
     // A destructor cannot report a failure. finish() reports failures to the trainer.
@@ -247,9 +255,15 @@ void Reducer::mark_ready(std::size_t parameter) {
 
 void Reducer::finish() {
   State& s = *state_;
+  std::string missing;
   {
     const std::lock_guard lock(s.mutex);
-    if (s.launched < s.slots.size()) s.throw_for_unmarked();
+    if (s.launched < s.slots.size()) missing = s.unmarked();
+  }
+  if (!missing.empty()) {
+    missing = "finish: " + missing + "; every parameter needs a gradient in every step";
+    s.give_up(missing);
+    throw InvalidArgument(missing);
   }
   const auto begin = Clock::now();
   std::exception_ptr failed;

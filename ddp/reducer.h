@@ -72,7 +72,8 @@ class Reducer {
   /// If a collective fails, throws the failure of the collective.
   Reducer(ProcessGroup& group, std::vector<Parameter> parameters, ReducerOptions options = {});
 
-  /// Blocks until all issued collectives have ended.
+  /// Blocks until all issued collectives have ended. In a step, after mark_ready() and before
+  /// finish(), aborts the group first: the other ranks would wait for this one.
   ~Reducer();
 
   Reducer(const Reducer&) = delete;
@@ -92,9 +93,10 @@ class Reducer {
   void mark_ready(std::size_t parameter);
 
   /// Ends the step: blocks until all gradients are averaged. If any parameter was not marked,
-  /// throws InvalidArgument with the number of unmarked parameters and the names of the first few.
-  /// The caller can then mark these parameters and call finish() again. If a collective has failed,
-  /// throws the failure of the collective. The group is then unusable.
+  /// throws InvalidArgument with the number of unmarked parameters and the names of the first few,
+  /// and aborts the group with this text, so that the other ranks have it at once. A group of one
+  /// rank goes on: the caller can mark these parameters and call finish() again. If a collective
+  /// has failed, throws the failure of the collective. The group is then unusable.
   void finish();
 
   /// Returns the buckets in the order in which they are issued. All ranks have the same order.

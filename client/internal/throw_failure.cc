@@ -47,6 +47,8 @@ void throw_failure(const Failure& reason) {
       throw NotFound(reason.detail);
     case Code::invalid_argument:
       throw InvalidArgument(reason.detail);
+    case Code::too_large:
+      throw InvalidArgument(reason.code, reason.detail);
     case Code::state_rolled_back:
       throw StateRolledBack(reason.detail);
     case Code::aborted:
@@ -71,7 +73,6 @@ void throw_failure(const Failure& reason) {
     case Code::malformed:
     case Code::unknown_op:
     case Code::version_unsupported:
-    case Code::too_large:
     case Code::wrong_type:
     case Code::out_of_range:
     case Code::size_mismatch:

@@ -24,8 +24,8 @@ void check_key(const std::string& key) {
   }
 }
 
-void check_value(std::size_t bytes) {
-  if (bytes > limits::kValueBytes) throw_failure(value_too_large(bytes));
+void check_value(const std::string& key, std::size_t bytes) {
+  if (bytes > limits::kValueBytes) throw_failure(value_too_large(key, bytes));
 }
 
 void check_count(const char* op, std::size_t keys) {
@@ -51,7 +51,7 @@ void check_pairs(const std::vector<std::string>& keys, const std::vector<std::st
   std::size_t bytes = 8;  // size that a request to a daemon would have
   for (std::size_t i = 0; i < keys.size(); ++i) {
     check_key(keys[i]);
-    check_value(values[i].size());
+    check_value(keys[i], values[i].size());
     bytes += keys[i].size() + values[i].size() + 8;
   }
   if (bytes > limits::kFrameBytes) {
@@ -67,9 +67,9 @@ std::string end_of_prefix(std::string prefix) {
   return prefix;
 }
 
-Failure value_too_large(std::size_t bytes) {
-  return failure(Code::too_large, "value too large: {} bytes, limit {}", bytes,
-                 limits::kValueBytes);
+Failure value_too_large(const std::string& key, std::size_t bytes) {
+  return failure(Code::too_large, "value too large: {} bytes, limit {}, key \"{}\"", bytes,
+                 limits::kValueBytes, printable(key, limits::kNameShown));
 }
 
 Failure sum_overflows(std::int64_t value, std::int64_t delta) {

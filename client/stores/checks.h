@@ -14,7 +14,7 @@ namespace c10dd::client {
 
 // These throw as Store says.
 void check_key(const std::string& key);
-void check_value(std::size_t bytes);
+void check_value(const std::string& key, std::size_t bytes);
 void check_count(const char* op, std::size_t keys);
 void check_keys(const char* op, const std::vector<std::string>& keys);
 void check_pairs(const std::vector<std::string>& keys, const std::vector<std::string>& values);
@@ -23,7 +23,7 @@ void check_pairs(const std::vector<std::string>& keys, const std::vector<std::st
 /// none.
 std::string end_of_prefix(std::string prefix);
 
-Failure value_too_large(std::size_t bytes);
+Failure value_too_large(const std::string& key, std::size_t bytes);
 /// Returns the failure of an add() whose sum does not fit 64 bits.
 Failure sum_overflows(std::int64_t value, std::int64_t delta);
 /// Returns the failure of a queue_pop() that found no item: not_found without a time-out, else

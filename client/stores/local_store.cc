@@ -83,7 +83,7 @@ void LocalState::apply(const LocalChange& change) {
 
 void LocalStore::set(const std::string& key, std::string_view value) {
   check_key(key);
-  check_value(value.size());
+  check_value(key, value.size());
   run(Access::change, kNow, [&](const LocalState&, Changes& changes) {
     changes.push_back({Kind::set, key, Bytes(value)});
     return true;
@@ -135,7 +135,7 @@ std::uint64_t LocalStore::append(const std::string& key, std::string_view value)
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
     bytes = value.size() + (it == state.keys().end() ? 0 : it->second.size());
-    check_value(bytes);  // if this throws, nothing is appended
+    check_value(key, bytes);  // if this throws, nothing is appended
     changes.push_back({Kind::append, key, Bytes(value)});
     return true;
   });
@@ -145,7 +145,7 @@ std::uint64_t LocalStore::append(const std::string& key, std::string_view value)
 std::string LocalStore::compare_set(const std::string& key, const std::string& expected,
                                     const std::string& desired) {
   check_key(key);
-  check_value(desired.size());
+  check_value(key, desired.size());
   std::string after = desired;  // the result if `desired` is stored; otherwise set below
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
@@ -230,7 +230,7 @@ std::uint64_t LocalStore::count(const std::string& prefix) { return list(prefix)
 
 std::uint64_t LocalStore::queue_push(const std::string& key, std::string_view value) {
   check_key(key);
-  check_value(value.size());
+  check_value(key, value.size());
   std::size_t length = 0;
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.queues().find(key);

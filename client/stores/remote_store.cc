@@ -26,7 +26,7 @@ class RemoteStore final : public Store {
 
   void set(const std::string& key, std::string_view value) override {
     check_key(key);
-    check_value(value.size());
+    check_value(key, value.size());
     expect_value(server().set({key}, {std::string(value)}, no_wait()));
   }
   std::string get(const std::string& key, Timeout timeout) override {
@@ -48,13 +48,13 @@ class RemoteStore final : public Store {
   }
   std::uint64_t append(const std::string& key, std::string_view value) override {
     check_key(key);
-    check_value(value.size());
+    check_value(key, value.size());
     return expect_value(server().append(key, value, no_wait()));
   }
   std::string compare_set(const std::string& key, const std::string& expected,
                           const std::string& desired) override {
     check_key(key);
-    check_value(desired.size());
+    check_value(key, desired.size());
     return expect_value(server().compare_set(key, expected, desired, no_wait()));
   }
   bool remove(const std::string& key) override {
@@ -87,7 +87,7 @@ class RemoteStore final : public Store {
   }
   std::uint64_t queue_push(const std::string& key, std::string_view value) override {
     check_key(key);
-    check_value(value.size());
+    check_value(key, value.size());
     return expect_value(server().queue_push(key, value, no_wait()));
   }
   std::string queue_pop(const std::string& key, Timeout timeout) override {

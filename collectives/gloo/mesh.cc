@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "client/internal/local_address.h"
 #include "collectives/gloo/device.h"
 #include "collectives/gloo/parallel.h"
 #include "collectives/gloo/sigpipe.h"
@@ -100,40 +101,136 @@ std::string text_of(const sockaddr_storage& address) {
   return std::string(host) + ":" + port;
 }
 
+bool is_loopback(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    return ntohl(v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+}
+
+/// The addresses of the connections between this rank and its peers, by rank.
+struct Addresses {
+  std::vector<sockaddr_storage> own;
+  std::vector<sockaddr_storage> theirs;
+
+  /// Returns whether some ranks have loopback addresses and others do not, which cannot reach those
+  /// on other machines. All ranks return the same.
+  bool are_mixed(Rank self) const {
+    bool loopback = false;
+    bool other = false;
+    for (Rank peer = 0; peer < theirs.size(); ++peer) {
+      if (peer == self) continue;
+      for (const sockaddr_storage* address : {&own[peer], &theirs[peer]}) {
+        (is_loopback(*address) ? loopback : other) = true;
+      }
+    }
+    return loopback && other;
+  }
+};
+
+/// In place of an address: why a rank has none.
+constexpr char kNoAddress = '!';
+
+Failure no_address(Rank rank, const std::string& why) {
+  return failure(Code::unavailable, "gloo: rank {} {}", rank, why);
+}
+
 /// Creates one pair (Gloo's end of a connection) per peer, and exchanges the pairs' addresses.
-/// Stores this rank's addresses in `own` and returns the peers' addresses, both indexed by rank.
-Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& setup,
-                                                         Transport& transport,
-                                                         std::vector<sockaddr_storage>& own) {
+Result<Addresses> exchange_addresses(const BackendSetup& setup, Transport& transport) {
   std::vector<std::string> parts(setup.world.size);
-  own.resize(setup.world.size);
+  Addresses found;
+  found.own.resize(setup.world.size);
   for (Rank peer = 0; peer < setup.world.size; ++peer) {
     if (peer == setup.world.rank) continue;
     const auto& pair = transport.createPair(static_cast<int>(peer));
-    own[peer] = Address(pair->address().bytes()).getSockaddr();
-    parts[peer] = compact(own[peer]);
+    found.own[peer] = Address(pair->address().bytes()).getSockaddr();
+    parts[peer] = compact(found.own[peer]);
   }
   auto reply = transpose(setup, std::move(parts));
   if (!reply) return reply.error();
-  std::vector<sockaddr_storage> theirs(setup.world.size);
+  found.theirs.resize(setup.world.size);
   for (Rank peer = 0; peer < setup.world.size; ++peer) {
     if (peer == setup.world.rank) continue;
-    if (!expand((*reply)[peer], theirs[peer])) {
-      return failure(
-          Code::invalid_argument,
-          "gloo: rank {} has sent no address of Gloo: all ranks must use the same backend; "
-          "check GroupOptions::backend and C10DD_BACKEND there",
-          peer);
-    }
-    if (theirs[peer].ss_family != own[peer].ss_family) {
-      return failure(
-          Code::unavailable,
-          "gloo: the address of rank {} is {}, but that of this rank is {}; all ranks must use "
-          "the same address family: set interface or hostname",
-          peer, text_of(theirs[peer]), text_of(own[peer]));
-    }
+    const std::string& part = (*reply)[peer];
+    if (part.starts_with(kNoAddress)) return no_address(peer, part.substr(1));
+    if (expand(part, found.theirs[peer])) continue;
+    return failure(
+        Code::invalid_argument,
+        "gloo: rank {} has sent no address of Gloo: all ranks must use the same backend; "
+        "check GroupOptions::backend and C10DD_BACKEND there",
+        peer);
   }
-  return theirs;
+  return found;
+}
+
+Result<void> check_families(const Addresses& addresses, Rank self) {
+  for (Rank peer = 0; peer < addresses.theirs.size(); ++peer) {
+    if (peer == self) continue;
+    const sockaddr_storage& own = addresses.own[peer];
+    const sockaddr_storage& theirs = addresses.theirs[peer];
+    if (own.ss_family == theirs.ss_family) continue;
+    return failure(
+        Code::unavailable,
+        "gloo: the address of rank {} is {}, but that of this rank is {}; all ranks must "
+        "use the same address family: set interface or hostname",
+        peer, text_of(theirs), text_of(own));
+  }
+  return {};
+}
+
+/// A device of Gloo, and the connections that it makes, which are not connected yet.
+struct Draft {
+  Mesh mesh;
+  Addresses addresses;
+};
+
+Result<Draft> draft(const BackendSetup& setup) {
+  auto device = open_device(setup);
+  if (!device) return device.error();
+  const auto patience =
+      std::chrono::ceil<std::chrono::milliseconds>(setup.options.open_timeout / kGlooConnectFactor);
+  auto inner = (*device)->createContext(static_cast<int>(setup.world.rank),
+                                        static_cast<int>(setup.world.size));
+  inner->setTimeout(patience);
+  Mesh mesh{*device, std::make_shared<Transport>(std::move(inner))};
+  Result<Addresses> addresses = exchange_addresses(setup, *mesh.transport);
+  if (!addresses) return addresses.error();
+  return Draft{std::move(mesh), std::move(*addresses)};
+}
+
+/// Tells all ranks that this one has no address for them. Returns the failure of this rank.
+Failure give_up(const BackendSetup& setup, const std::string& why) {
+  transpose(setup, std::vector<std::string>(setup.world.size, kNoAddress + why));
+  return no_address(setup.world.rank, why);
+}
+
+/// Exchanges addresses again, after those of `first` were mixed: a rank that had a loopback address
+/// takes the one from which it reaches the first rank that had none.
+Result<Draft> draft_without_loopback(const BackendSetup& setup, const Addresses& first) {
+  BackendSetup again = setup;
+  const Rank self = setup.world.rank;
+  const Rank any = self == 0 ? 1 : 0;
+  if (!is_loopback(first.own[any])) return draft(setup);
+  const std::string own = text_of(first.own[any]);
+  Rank peer = any;
+  while (peer == self || is_loopback(first.theirs[peer])) ++peer;
+  const std::string theirs = text_of(first.theirs[peer]);
+  if (!setup.options.interface.empty() || !setup.options.hostname.empty()) {
+    return give_up(setup, format("has the loopback address {}, which rank {} at {} cannot reach: "
+                                 "change its option interface or hostname",
+                                 own, peer, theirs));
+  }
+  const std::size_t colon = theirs.rfind(':');
+  again.options.hostname =
+      client::local_address_towards(theirs.substr(0, colon), theirs.substr(colon + 1));
+  if (again.options.hostname.empty()) {
+    return give_up(setup, format("has the loopback address {}, which rank {} at {} cannot reach, "
+                                 "and no route to that rank: set interface or hostname, or "
+                                 "C10DD_GLOO_INTERFACE",
+                                 own, peer, theirs));
+  }
+  return draft(again);
 }
 
 }  // namespace
@@ -141,26 +238,25 @@ Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& set
 Result<Mesh> connect_mesh(const BackendSetup& setup) {
   const auto begin = std::chrono::steady_clock::now();
   const auto waited = [begin] { return std::chrono::steady_clock::now() - begin; };
-  const NoSigpipe no_sigpipe;  // open_device() starts a thread that inherits the blocked signal
-  auto device = open_device(setup);
-  if (!device) return device.error();
+  const NoSigpipe no_sigpipe;  // draft() starts a thread that inherits the blocked signal
   const int rank = static_cast<int>(setup.world.rank);
   const int size = static_cast<int>(setup.world.size);
-  const auto patience =
-      std::chrono::ceil<std::chrono::milliseconds>(setup.options.open_timeout / kGlooConnectFactor);
   std::mutex mutex;
   std::vector<Rank> absent;
   std::string why;
   try {
-    auto inner = (*device)->createContext(rank, size);
-    inner->setTimeout(patience);
-    Mesh mesh{*device, std::make_shared<Transport>(std::move(inner))};
-    std::vector<sockaddr_storage> own;
-    auto theirs = exchange_addresses(setup, *mesh.transport, own);
-    if (!theirs) return theirs.error();
-
-    const auto connect = [&](int peer) {
-      const auto& address = (*theirs)[static_cast<std::size_t>(peer)];
+    Result<Draft> drafted = draft(setup);
+    if (drafted && drafted->addresses.are_mixed(setup.world.rank)) {
+      drafted = draft_without_loopback(setup, Addresses(drafted->addresses));
+    }
+    if (!drafted) return drafted.error();
+    const auto& [own, theirs] = drafted->addresses;
+    if (Result<void> same = check_families(drafted->addresses, setup.world.rank); !same) {
+      return same.error();
+    }
+    Mesh& mesh = drafted->mesh;
+    const auto connect = [&, &theirs = theirs](int peer) {
+      const auto& address = theirs[static_cast<std::size_t>(peer)];
       try {
         mesh.transport->getPair(peer)->connect(Address(address).bytes());
       } catch (const std::exception& error) {
@@ -177,7 +273,7 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
     for (int peer = 0; peer < size; ++peer) {
       if (peer == rank) continue;
       const auto at = static_cast<std::size_t>(peer);
-      (is_client(own[at], (*theirs)[at]) ? clients : servers).push_back(peer);
+      (is_client(own[at], theirs[at]) ? clients : servers).push_back(peer);
     }
     for_each_of(clients, connect);
     for_each_of(servers, connect);

@@ -13,6 +13,7 @@
 #include "collectives/gloo/sigpipe.h"
 #include "collectives/wording.h"
 #include "protocol/format.h"
+#include "protocol/wording.h"
 
 namespace c10dd::collectives {
 namespace {
@@ -74,6 +75,10 @@ std::unique_ptr<::gloo::transport::UnboundBuffer> Transport::createUnboundBuffer
 
 void Transport::watch(std::vector<ProcessAddress> processes) {
   processes_ = std::move(processes);
+  const MissingRank self = missing_peer(static_cast<Rank>(rank), kLost, "");
+  exit_message_.detail = format(
+      "rank {}{} closed its process group: its program ended or failed; see the end of its log",
+      rank, self.host.empty() ? "" : format(" on {} ({})", self.host, pid_text(self.pid)));
   exit_messages_.listen();
   TimerThread::instance().add(*this);
   watched_ = true;

@@ -7,6 +7,7 @@
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::core {
 
@@ -44,8 +45,8 @@ Result<KeySpace::Place> KeySpace::check_put(std::string_view key, std::size_t va
                                             PlannedPuts& planned_puts) {
   if (Result<void> good = check_key(key); !good) return good.error();
   if (value_bytes > limits::kValueBytes) {
-    return failure(Code::too_large, "value too large: {} bytes, limit {}", value_bytes,
-                   limits::kValueBytes);
+    return failure(Code::too_large, "value too large: {} bytes, limit {}, key \"{}\"", value_bytes,
+                   limits::kValueBytes, printable(key, limits::kNameShown));
   }
   const Place place = this->place(key);
   const std::size_t before = place.exists ? place.at->second.value.size() : 0;

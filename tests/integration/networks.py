@@ -22,19 +22,21 @@ def current():
 
 class TwoNetworks:
     """Call it on the main thread. Skips the test where this user may not make networks."""
+    # The default addresses of the two machines; IPv6 works, too.
     NEAR = "10.213.7.1"
     FAR = "10.213.7.2"
 
-    def __init__(self):
+    def __init__(self, near=NEAR, far=FAR):
         self.home = current()
         try:
             self.far, self.near = self.new(), self.new()
-            far = f"/proc/{os.getpid()}/fd/{self.far}"
-            self.in_far = ("nsenter", f"--net={far}")
-            self.ip(f"link add near0 type veth peer name far0 netns {far}")
-            for words in (f"addr add {self.NEAR}/24 dev near0", "link set near0 up", "link set lo up"):
+            there = f"/proc/{os.getpid()}/fd/{self.far}"
+            self.in_far = ("nsenter", f"--net={there}")
+            self.ip(f"link add near0 type veth peer name far0 netns {there}")
+            bits, more = ("/64", " nodad") if ":" in near else ("/24", "")
+            for words in (f"addr add {near}{bits} dev near0{more}", "link set near0 up", "link set lo up"):
                 self.ip(words)
-            for words in (f"addr add {self.FAR}/24 dev far0", "link set far0 up", "link set lo up"):
+            for words in (f"addr add {far}{bits} dev far0{more}", "link set far0 up", "link set lo up"):
                 self.ip(words, *self.in_far)
         except (OSError, subprocess.CalledProcessError) as error:
             self.go_home()

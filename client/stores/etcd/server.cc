@@ -116,7 +116,7 @@ class EtcdServer final : public StoreServer {
     const Result<void> done = update(key, limit, [&](const Entry* old) -> Result<Change> {
       std::string whole = value_of(old).append(value);
       length = whole.size();
-      if (length > limits::kValueBytes) return value_too_large(length);
+      if (length > limits::kValueBytes) return value_too_large(key, length);
       return Change(std::move(whole));
     });
     if (!done) return done.error();

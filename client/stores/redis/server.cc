@@ -90,7 +90,7 @@ class RedisServer final : public StoreServer {
                                Limit limit) override {
     auto length = change("append", {key, value, std::to_string(limits::kValueBytes)}, {}, limit,
                          NumberOf{"append"});
-    if (length && *length > limits::kValueBytes) return value_too_large(*length);
+    if (length && *length > limits::kValueBytes) return value_too_large(key, *length);
     return length;
   }
 

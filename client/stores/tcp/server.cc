@@ -105,7 +105,7 @@ class TcpServer final : public StoreServer {
     if (!found) return found.error();
     const std::size_t length =
         value.size() + (found->missing.empty() ? found->values.front().size() : 0);
-    if (length > limits::kValueBytes) return value_too_large(length);
+    if (length > limits::kValueBytes) return value_too_large(key, length);
     const auto after = confirmed({{.query = Query::append, .key = *name, .value = value},
                                   {.query = Query::get, .key = *name}},
                                  limit);

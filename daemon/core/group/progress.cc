@@ -25,6 +25,7 @@ void ProgressReports::note(GroupState& group, const SessionId& id, const Progres
 
 std::vector<Rank> ProgressReports::mark_stalled(GroupState& group, Moment& at) {
   std::vector<Rank> stalled;
+  if (next_deadline().value_or(TimePoint::max()) > at.now) return stalled;
   while (const std::optional<SessionId> id = stall_times_.take_due(at.now)) {
     group.change(*id, [](GroupMember& m) { m.stalled = true; });
     stalled.push_back(static_cast<Rank>(group.find(*id)->rank));

@@ -9,6 +9,7 @@
 namespace c10dd::core {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 SessionId id(std::uint64_t i) { return {1, i}; }
@@ -81,14 +82,28 @@ TEST_F(GroupSettleTest, AStalledMemberIsHandedOverOnceAndWithoutARowOfItsOwn) {
   const std::uint64_t generation = groups_.find("g")->facts().generation;
   ASSERT_TRUE(groups_.progress(id(2), {"g", generation, "train", 7, seconds(1)}, at_));
   EXPECT_TRUE(groups_.settle(at_).empty());
-  EXPECT_EQ(groups_.find("g")->next_deadline(), at_.now + seconds(1));
-  at_.now += seconds(1);
+  EXPECT_EQ(groups_.find("g")->next_deadline(), at_.now + seconds(1) + milliseconds(250));
+  at_.now += seconds(1) + milliseconds(250);
   ASSERT_TRUE(groups_.progress(id(1), {"g", generation, "train", 7, seconds(0)}, at_));
   EXPECT_EQ(settle_one().stalled, std::vector<Rank>{1});
   ASSERT_EQ(rows_.size(), 1U);
   EXPECT_EQ(rows_[0].key, group_key('g', "g"));
   ASSERT_TRUE(groups_.progress(id(2), {"g", generation, "train", 8, seconds(1)}, at_));
   EXPECT_TRUE(settle_one().stalled.empty()) << "it goes on, which members are told";
+}
+
+TEST_F(GroupSettleTest, MembersThatStallAtAboutTheSameMomentAreHandedOverTogether) {
+  form();
+  const std::uint64_t generation = groups_.find("g")->facts().generation;
+  // The first one waits for the second one, which hangs and has reported later.
+  ASSERT_TRUE(groups_.progress(id(1), {"g", generation, "wait", 7, seconds(1)}, at_));
+  at_.now += milliseconds(200);
+  ASSERT_TRUE(groups_.progress(id(2), {"g", generation, "train", 7, seconds(1)}, at_));
+  EXPECT_TRUE(groups_.settle(at_).empty());
+  EXPECT_EQ(groups_.find("g")->next_deadline(), TimePoint{} + seconds(1) + milliseconds(250));
+  at_.now = *groups_.find("g")->next_deadline();
+  join(3);  // any change: it is a spare
+  EXPECT_EQ(settle_one().stalled, (std::vector<Rank>{0, 1}));
 }
 
 TEST(DeadlinesTest, AKeyHasOneDeadlineAndIsTakenOnce) {

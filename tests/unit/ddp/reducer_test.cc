@@ -82,8 +82,8 @@ TEST(Reducer, FinishLeavesTheAverageInTheViewsStepAfterStep) {
       reducer.finish();
       for (std::size_t i = 0; i < 3; ++i) {
         const float mean = static_cast<float>(3 + i * 10) + static_cast<float>(step);
-        EXPECT_EQ(floats(reducer.gradient(i))[0], mean);
-        EXPECT_EQ(floats(reducer.gradient(i))[reducer.gradient(i).count - 1], mean);
+        EXPECT_FLOAT_EQ(floats(reducer.gradient(i))[0], mean);
+        EXPECT_FLOAT_EQ(floats(reducer.gradient(i))[reducer.gradient(i).count - 1], mean);
       }
     }
     const ReducerStats stats = reducer.stats();
@@ -222,6 +222,49 @@ TEST(Reducer, UnmarkedParameterIsNamedAndMayStillCome) {
   reducer.mark_ready(1);
   reducer.finish();
   EXPECT_EQ(reducer.stats().steps, 1u);
+}
+
+/// Calls finish() on each rank of two, and returns what they threw, and the longest time.
+std::pair<std::vector<std::string>, std::chrono::duration<double>> failures_of(
+    const std::function<void(Rank, Reducer&)>& step) {
+  const auto groups = loopback(2);
+  std::vector<std::string> texts(2);
+  const auto begin = std::chrono::steady_clock::now();
+  run_ranks(2, [&](Rank rank) {
+    Model model({5, 5}, 0);
+    try {
+      Reducer reducer(*groups[rank], model.parameters, {.first_bucket_cap_mb = 5 * kFloatMb});
+      step(rank, reducer);
+    } catch (const std::exception& error) {
+      texts[rank] = error.what();
+    }
+  });
+  return {texts, std::chrono::steady_clock::now() - begin};
+}
+
+TEST(Reducer, AnUnmarkedParameterOfOneRankIsToldToAllAtOnce) {
+  const auto [texts, time] = failures_of([](Rank rank, Reducer& reducer) {
+    reducer.mark_ready(1);
+    if (rank == 0) reducer.mark_ready(0);
+    reducer.finish();
+  });
+  EXPECT_TRUE(contains(texts[1], "finish: 1 of 2 parameters were not marked ready: 0 \"layer0\""))
+      << texts[1];
+  EXPECT_TRUE(contains(texts[0], "rank 1: finish: 1 of 2 parameters")) << texts[0];
+  EXPECT_LT(time, std::chrono::seconds(30)) << "the others wait for their time-out";
+}
+
+TEST(Reducer, AnExceptionInAStepOfOneRankIsToldToAllAtOnce) {
+  const auto [texts, time] = failures_of([](Rank rank, Reducer& reducer) {
+    reducer.mark_ready(1);
+    if (rank == 1) throw std::runtime_error("out of memory");
+    reducer.mark_ready(0);
+    reducer.finish();
+  });
+  EXPECT_EQ(texts[1], "out of memory");
+  EXPECT_TRUE(contains(texts[0], "rank 1: its reducer was destroyed in a step: 1 of 2 parameters"))
+      << texts[0];
+  EXPECT_LT(time, std::chrono::seconds(30));
 }
 
 TEST(Reducer, RankWithAnotherModelIsNamedOnEveryRank) {
