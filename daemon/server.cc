@@ -30,6 +30,13 @@
 namespace c10dd::daemon {
 namespace {
 
+/// Returns the addresses of a listener with commas between them.
+std::string listened(const Listener& listener) {
+  std::string text;
+  for (const std::string& one : listener.addresses()) text += (text.empty() ? "" : ",") + one;
+  return text;
+}
+
 /// The part of the drain timeout that is reserved for closing the engine.
 constexpr std::chrono::nanoseconds kClosing = std::chrono::seconds(1);
 
@@ -243,12 +250,19 @@ int Server::run() {
   signals_.async_wait([this](const ErrorCode& failed, int) {
     if (!failed) drain();
   });
-  std::printf("listening on %s\n", listener_->address().c_str());
+  std::printf("listening on %s\n", listener_->name().c_str());
   std::fflush(stdout);
   log_info("event=serving version={} listen={} engine={}{} durability={} shards={} pid={}",
-           kVersion, listener_->address(), host_->engine_name(),
+           kVersion, listened(*listener_), host_->engine_name(),
            OptionalField{"path", state_path(options_)}, host_->durability(), shards_->size(),
            ::getpid());
+  if (listener_->is_loopback() && !is_loopback(options_.listen_host)) {
+    log_warn(
+        "event=listens_on_loopback_only listen={} detail={}", listened(*listener_),
+        Sentence{"the name " + printable(options_.listen_host, limits::kNameShown) +
+                 " has no other address on this machine, so other machines cannot connect; give "
+                 "--listen an address, or 0.0.0.0"});
+  }
   notify("READY=1");
   shards_->start();
   host_->start_fleet();

@@ -2,8 +2,10 @@
 // Binding, and the accept loop.
 #include "daemon/net/listener.h"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -12,6 +14,7 @@
 
 #include "daemon/net/plain_stream.h"
 #include "daemon/shard/log_line.h"
+#include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
 
@@ -27,7 +30,7 @@ constexpr std::chrono::milliseconds kRetryMax{200};
 }  // namespace
 
 Listener::Listener(asio::io_context& loop, ListenerSettings settings, Admission& admission)
-    : loop_(loop), acceptor_(loop), settings_(std::move(settings)), admission_(admission) {}
+    : loop_(loop), settings_(std::move(settings)), admission_(admission) {}
 
 ErrorCode Listener::bind() {
   ErrorCode failed;
@@ -36,18 +39,41 @@ ErrorCode Listener::bind() {
       resolver.resolve(settings_.host, std::to_string(settings_.port),
                        tcp::resolver::passive | tcp::resolver::numeric_service, failed);
   if (failed) return failed;
-  const tcp::endpoint endpoint = found.begin()->endpoint();
-  acceptor_.open(endpoint.protocol(), failed);
-  if (!failed) acceptor_.set_option(tcp::acceptor::reuse_address(true), failed);
-  if (!failed) acceptor_.bind(endpoint, failed);
-  if (!failed) acceptor_.listen(kBacklog, failed);
+  std::vector<tcp::endpoint> endpoints(found.begin(), found.end());
+  std::ranges::stable_partition(endpoints, [](const auto& one) { return one.address().is_v4(); });
+  for (tcp::endpoint& one : endpoints) {
+    if (!acceptors_.empty()) one.port(endpoint().port());
+    const ErrorCode refused = bind_to(one, endpoints.size() > 1);
+    // A name may have addresses that this machine does not have, or not now, as of IPv6.
+    const bool is_absent = refused == asio::error::address_family_not_supported ||
+                           refused == boost::system::errc::address_not_available;
+    if (refused && !is_absent) {
+      acceptors_.clear();
+      return refused;
+    }
+    if (refused && !failed) failed = refused;
+  }
+  return acceptors_.empty() ? failed : ErrorCode();
+}
+
+ErrorCode Listener::bind_to(const tcp::endpoint& endpoint, bool is_one_of_many) {
+  ErrorCode failed;
+  tcp::acceptor& acceptor = acceptors_.emplace_back(loop_);
+  acceptor.open(endpoint.protocol(), failed);
+  if (!failed) acceptor.set_option(tcp::acceptor::reuse_address(true), failed);
+  if (!failed && is_one_of_many && endpoint.address().is_v6()) {
+    acceptor.set_option(asio::ip::v6_only(true), failed);
+  }
+  if (!failed) acceptor.bind(endpoint, failed);
+  if (!failed) acceptor.listen(kBacklog, failed);
+  if (failed) acceptors_.pop_back();
   return failed;
 }
 
 Result<void> Listener::open() {
   const ErrorCode failed = bind();
   if (!failed) return {};
-  if (!acceptor_.is_open() && failed.category() != asio::error::get_system_category()) {
+  if (failed.category() != asio::error::get_system_category()) {
     return failure(Code::invalid_argument, "listen: host \"{}\" cannot be resolved: {}",
                    settings_.host, failed.message());
   }
@@ -65,12 +91,38 @@ Result<void> Listener::open() {
 
 void Listener::serve(const SessionContext& context, Protocols protocols) {
   reception_.emplace(context, std::move(protocols), settings_.protocols);
-  asio::co_spawn(loop_, accept(gone_), asio::detached);
+  for (tcp::acceptor& acceptor : acceptors_) {
+    asio::co_spawn(loop_, accept(acceptor, gone_), asio::detached);
+  }
 }
 
 tcp::endpoint Listener::endpoint() const {
   ErrorCode failed;
-  return acceptor_.local_endpoint(failed);
+  return acceptors_.empty() ? tcp::endpoint() : acceptors_.front().local_endpoint(failed);
+}
+
+std::string Listener::name() const {
+  ErrorCode not_numeric;
+  asio::ip::make_address(settings_.host, not_numeric);
+  return not_numeric ? address_text(settings_.host, endpoint().port()) : address();
+}
+
+std::vector<std::string> Listener::addresses() const {
+  std::vector<std::string> all;
+  for (const tcp::acceptor& acceptor : acceptors_) {
+    ErrorCode failed;
+    std::ostringstream text;
+    text << acceptor.local_endpoint(failed);
+    all.push_back(text.str());
+  }
+  return all;
+}
+
+bool Listener::is_loopback() const {
+  return std::ranges::all_of(acceptors_, [](const tcp::acceptor& acceptor) {
+    ErrorCode failed;
+    return acceptor.local_endpoint(failed).address().is_loopback();
+  });
 }
 
 std::string Listener::address() const {
@@ -81,18 +133,18 @@ std::string Listener::address() const {
 
 void Listener::close() {
   ErrorCode ignored;
-  acceptor_.close(ignored);
+  for (tcp::acceptor& acceptor : acceptors_) acceptor.close(ignored);
 }
 
 /// Ends when the listener is closed or `gone`; then `this` must not be used.
-asio::awaitable<void> Listener::accept(std::shared_ptr<const bool> gone) {
+asio::awaitable<void> Listener::accept(tcp::acceptor& acceptor, std::shared_ptr<const bool> gone) {
   std::chrono::milliseconds delay = kRetryMin;
   asio::steady_timer timer(loop_);
-  while (!*gone && acceptor_.is_open()) {
+  while (!*gone && acceptor.is_open()) {
     ErrorCode failed;
     tcp::socket socket =
-        co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, failed));
-    if (*gone || !acceptor_.is_open()) break;
+        co_await acceptor.async_accept(asio::redirect_error(asio::use_awaitable, failed));
+    if (*gone || !acceptor.is_open()) break;
     if (!failed) {
       delay = kRetryMin;
       admit(std::move(socket));

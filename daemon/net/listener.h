@@ -8,6 +8,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,19 +28,26 @@ class Listener {
   Listener(asio::io_context& loop, ListenerSettings settings, Admission& admission);
   ~Listener() { *gone_ = true; }
 
-  /// Binds to the address of the settings and listens. Fails with `unavailable` if the port is in
-  /// use, with permission_denied if the port is privileged, and with invalid_argument for every
-  /// other reason, for example because the host is not an address of this machine. After success
-  /// clients can connect, but are not served before serve() is called.
+  /// Binds to the address of the settings and listens; if it is a name, to all its addresses that
+  /// this machine has, on one port. Fails with `unavailable` if the port is in use, with
+  /// permission_denied if the port is privileged, and with invalid_argument for every other reason,
+  /// for example because the host is not an address of this machine. After success clients can
+  /// connect, but are not served before serve() is called.
   Result<void> open();
   /// Does the same, and returns the reason of the system if it fails.
   ErrorCode bind();
 
-  /// Returns the bound host:port. If port 0 was requested, the port is the one that the kernel
-  /// chose.
+  /// Returns the bound host:port; of several, the first, which has IPv4 if any has. If port 0 was
+  /// requested, the port is the one that the kernel chose.
   std::string address() const;
-  /// Returns the address and the port that it is bound to.
+  /// Returns host:port as the settings have the host, if it is a name; otherwise address().
+  std::string name() const;
+  /// Returns all bound host:port.
+  std::vector<std::string> addresses() const;
+  /// Returns the address and the port of address().
   asio::ip::tcp::endpoint endpoint() const;
+  /// Returns whether only this machine can reach the listener.
+  bool is_loopback() const;
 
   /// Starts to accept. `context` must outlive all connections.
   void serve(const SessionContext& context, Protocols protocols);
@@ -48,11 +56,12 @@ class Listener {
   void close();
 
  private:
-  asio::awaitable<void> accept(std::shared_ptr<const bool> gone);
+  ErrorCode bind_to(const asio::ip::tcp::endpoint& endpoint, bool is_one_of_many);
+  asio::awaitable<void> accept(asio::ip::tcp::acceptor& acceptor, std::shared_ptr<const bool> gone);
   void admit(asio::ip::tcp::socket accepted);
 
   asio::io_context& loop_;
-  asio::ip::tcp::acceptor acceptor_;
+  std::deque<asio::ip::tcp::acceptor> acceptors_;  ///< one for each address
   const ListenerSettings settings_;
   Admission& admission_;
   std::optional<Reception> reception_;

@@ -99,6 +99,28 @@ int accepted_from(std::uint16_t port) {
   return -1;
 }
 
+TEST_F(ListenerTest, BindsAllAddressesOfAName) {
+  admission_ = std::make_unique<Admission>(daemon_.options);
+  Listener listener(daemon_.loop, at("localhost", 0), *admission_);
+  ASSERT_TRUE(listener.open());
+  EXPECT_TRUE(listener.is_loopback());
+  EXPECT_EQ(listener.name(), "localhost:" + std::to_string(listener.endpoint().port()));
+  tcp::resolver resolver(clients_);
+  for (const auto& one :
+       resolver.resolve("localhost", std::to_string(listener.endpoint().port()))) {
+    tcp::socket socket(clients_);
+    ErrorCode failed;
+    socket.connect(one.endpoint(), failed);
+    if (failed == asio::error::address_family_not_supported) continue;  // no IPv6 here
+    EXPECT_FALSE(failed) << one.endpoint() << ": " << failed.message();
+  }
+  EXPECT_TRUE(listener.address().starts_with("127.0.0.1:")) << "IPv4 first";
+  // The port of one of them is taken: it is an error, and none of them stays bound.
+  Listener second(daemon_.loop, at("localhost", listener.endpoint().port()), *admission_);
+  EXPECT_EQ(second.open().error().code, Code::unavailable);
+  EXPECT_TRUE(second.addresses().empty());
+}
+
 TEST_F(ListenerTest, AcceptedConnectionDetectsADeadPeer) {
   start();
   tcp::socket client = connect();
