@@ -290,7 +290,7 @@ std::optional<TimePoint> Job::next_deadline() const {
 }
 
 bool Job::empty() const {
-  return sessions_.size() == 0 && keys_.size() == 0 && queues_.items() == 0 && groups_.empty();
+  return sessions_.size() == 0 && keys_.size() == 0 && queues_.items() == 0 && groups_.are_over();
 }
 
 JobStats Job::stats() const {

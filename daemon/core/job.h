@@ -70,8 +70,8 @@ class Job {
   JobDetails details(TimePoint now) const {
     return core::details(waits_.pending(), keys_, queues_, sessions_, now);
   }
-  /// Returns whether the job has no session, key, queued item or group, so that its rows may be
-  /// erased.
+  /// Returns whether the job has no session, key or queued item, and no group whose members have
+  /// not all finished or left, so that its rows may be erased.
   bool empty() const;
   /// Recounts all sums and secondary indexes, and checks that ended sessions have left no data
   /// behind.

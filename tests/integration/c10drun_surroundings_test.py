@@ -297,6 +297,19 @@ class DaemonGone(Case):
         self.assertIn("the other nodes have not finished within --exit-timeout, 3 s", first.said())
 
 
+class Leftovers(Case):
+    def test_a_launch_that_has_ended_leaves_nothing_at_the_daemon(self):
+        daemon = Daemon("--run-grace", "1").start()
+        self.addCleanup(daemon.log.close)
+        self.addCleanup(daemon.stop)
+        for code in (0, 3):
+            run = Launcher(self, "--daemon", "%s:%d" % daemon.address, "--job", f"ends-{code}", "--no-python", "sh", "-c",
+                           f"exit {code}")
+            self.assertEqual(code, run.wait(), run.said())
+        self.until(lambda: "ends-" not in daemon.http("/v1/jobs")[1] and
+                   "c10dd_jobs 0" in daemon.http("/metrics")[1], "the jobs are gone")
+
+
 class Ports(Case):
     def test_master_port_is_none_that_the_kernel_gives_away(self):
         with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:

@@ -125,6 +125,15 @@ std::vector<Groups::ChangedGroup> Groups::settle(Moment& at) {
   return all;
 }
 
+bool Groups::are_over() const {
+  return std::ranges::all_of(groups_, [](const auto& group) {
+    return std::ranges::all_of(group.second.state().members(), [](const auto& member) {
+      return member.second.state == GroupMember::State::finished ||
+             member.second.state == GroupMember::State::left;
+    });
+  });
+}
+
 void Groups::count(const std::string& name, const Group& group) {
   Attendance& old = counted_[name];
   const Attendance now = group.state().attendance();

@@ -52,7 +52,8 @@ class Groups {
   /// Returns whether no group is touched.
   bool settled() const { return touched_.empty(); }
 
-  bool empty() const { return groups_.empty(); }
+  /// Returns whether no group has a member that is here or lost: all have finished or left.
+  bool are_over() const;
   const Group* find(const std::string& name) const;
   /// Returns the group; fails with not_found if nobody has joined it.
   Result<const Group*> known(const std::string& name) const;
