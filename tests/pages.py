@@ -29,7 +29,7 @@ SKIPPED = ["tests/fuzz/corpus/*"]
 # Options of programs that are not ours. A page may name only these.
 FOREIGN = {
     "apt-get": "", "mpirun": "", "python": "", "python3": "", "sudo": "",
-    "curl": "--fail-with-body",
+    "curl": "--noproxy --fail-with-body",
     "cmake": "--build --install --list-presets --preset --prefix",
     "GoogleTest": "--gtest_filter",
     "ctest": "--output-on-failure --preset --test-dir",

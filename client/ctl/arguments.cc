@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/arguments.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 
 #include "protocol/format.h"
+#include "protocol/limits.h"
 #include "protocol/nearest.h"
+#include "protocol/parse.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::ctl {
@@ -16,11 +18,44 @@ namespace {
 constexpr std::size_t kShown = 120;  // bytes of a word in an error
 constexpr std::string_view kList = "; c10ddctl --help lists the commands and options";
 
+/// The values of the options as text.
+struct Words {
+  std::string daemon;
+  std::string timeout = "10";
+  std::string output = "table";
+  std::string endpoint = "main";
+  std::string run;
+  std::string world_size = "0";
+  bool help = false;
+  bool version = false;
+};
+
+struct Option {
+  std::string_view names;  ///< with commas between, as CLI11 takes them
+  std::string_view value;  ///< placeholder
+  std::string_view sentence;
+  std::string Words::*word;
+};
+
 struct Command {
   std::string_view name;
   std::vector<std::string_view> operands;
   std::string_view sentence;
+  std::vector<Option> options = {};
 };
+
+const std::vector<Option>& common_options() {
+  static const std::vector<Option> options = {
+      {"--daemon", "HOST:PORT[,HOST:PORT...]",
+       "addresses of daemons; the first that answers is asked.\n"
+       "default C10DD_URL, C10DD_ADDR, else 127.0.0.1:29500",
+       &Words::daemon},
+      {"--timeout", "SECONDS", "how long to wait for the reply of a daemon; default 10",
+       &Words::timeout},
+      {"-o,--output", "FORM", "table or json; default table", &Words::output},
+  };
+  return options;
+}
 
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands = {
@@ -29,8 +64,22 @@ const std::vector<Command>& all_commands() {
       {"jobs", {}, "list all jobs with their owners, keys, sessions and blocked requests"},
       {"job", {"NAME"}, "show the runs of a job: who has joined, who waits for what"},
       {"move", {"NAME", "HOST:PORT"}, "move a job to another daemon, on a daemon's machine"},
+      {"rm", {"NAME"}, "remove a job with all its runs, if nobody is connected to it"},
+      {"lease",
+       {"NAME"},
+       "lease a port for PyTorch trainers of a job, and print its variables",
+       {{"--endpoint", "NAME", "name of the port; the same one renews it. default main",
+         &Words::endpoint},
+        {"--run", "RUN", "the run whose keys they share; default a new one for each launch",
+         &Words::run},
+        {"--world-size", "N", "number of ranks, for the status of the job", &Words::world_size}}},
   };
   return commands;
+}
+
+const Command* find_command(std::string_view name) {
+  const auto found = std::ranges::find(all_commands(), name, &Command::name);
+  return found == all_commands().end() ? nullptr : &*found;
 }
 
 Failure refused(std::string text) { return failure(Code::invalid_argument, "{}{}", text, kList); }
@@ -42,30 +91,56 @@ std::string meant(std::string_view word, const std::vector<std::string>& known) 
   return near.empty() ? "" : "; did you mean \"" + near + "\"?";
 }
 
+std::string usage_of(const Command& command) {
+  std::string text(command.name);
+  for (const std::string_view operand : command.operands) text.append(" ").append(operand);
+  return text;
+}
+
+constexpr std::size_t kColumn = 24;  // where sentences begin
+
+std::string line_of(std::string left, std::string_view sentence) {
+  left = "  " + left;
+  left += left.size() + 1 > kColumn ? "\n" + std::string(kColumn, ' ')
+                                    : std::string(kColumn - left.size(), ' ');
+  for (const char c : sentence) {
+    left += c;
+    if (c == '\n') left.append(kColumn, ' ');
+  }
+  return left + "\n";
+}
+
+std::string lines_of(const std::vector<Option>& options) {
+  std::string text;
+  for (const Option& option : options) {
+    std::string names(option.names);
+    if (const std::size_t comma = names.find(','); comma != std::string::npos) {
+      names.insert(comma + 1, " ");
+    }
+    text += line_of(names + " " + std::string(option.value), option.sentence);
+  }
+  return text;
+}
+
 std::string help() {
   std::string text =
-      "Asks c10dd daemons about their jobs, and moves jobs between them.\n"
+      "Asks c10dd daemons about their jobs, moves and removes jobs, and leases ports.\n"
       "Usage: c10ddctl [OPTIONS] COMMAND\n"
       "\n"
       "Commands:\n";
-  for (const Command& command : all_commands()) {
-    std::string line = "  " + std::string(command.name);
-    for (const std::string_view operand : command.operands) line.append(" ").append(operand);
-    line.resize(std::max<std::size_t>(line.size() + 1, 24), ' ');
-    text.append(line).append(command.sentence).append("\n");
-  }
-  return text +
-         "\n"
-         "Options:\n"
-         "  --daemon HOST:PORT[,HOST:PORT...]\n"
-         "                        addresses of daemons; the first that answers is asked.\n"
-         "                        default C10DD_URL, C10DD_ADDR, else 127.0.0.1:29500\n"
-         "  --timeout SECONDS     how long to wait for the reply of a daemon; default 10\n"
-         "  -o, --output FORM     table or json; default table\n"
-         "  -h, --help            print this help and exit\n"
-         "  --version             print the version and exit\n"
+  for (const Command& command : all_commands())
+    text += line_of(usage_of(command), command.sentence);
+  return text + "\nOptions:\n" + lines_of(common_options()) +
+         line_of("-h, --help", "print this help, or that of the command, and exit") +
+         line_of("--version", "print the version and exit") +
          "\n"
          "Example: c10ddctl --daemon head1:29500,head2:29500 jobs\n";
+}
+
+std::string help_of(const Command& command) {
+  const std::string own = lines_of(command.options);
+  return format("c10ddctl [OPTIONS] {}: {}\n\nOptions:\n{}{}", usage_of(command), command.sentence,
+                own, lines_of(common_options()));
 }
 
 /// Reads HOST:PORT, a list of them, or a URL with or without a job.
@@ -102,70 +177,104 @@ Result<std::chrono::milliseconds> read_timeout(const std::string& text) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-/// Checks the command and the number of its operands.
-Result<void> check(const Arguments& of) {
-  std::vector<std::string> known;
-  for (const Command& command : all_commands()) {
-    known.emplace_back(command.name);
-    if (command.name != of.command) continue;
-    if (of.operands.size() == command.operands.size()) return {};
-    std::string usage(command.name);
-    for (const std::string_view operand : command.operands) usage.append(" ").append(operand);
-    return refused(format("wrong number of operands; write c10ddctl {}", usage));
+/// The command line as CLI11 reads it. Words that it does not know are left to check().
+class Line {
+ public:
+  Line() {
+    app_.set_help_flag();
+    app_.allow_extras();
+    app_.require_subcommand(0, 1);
+    app_.add_flag("-h,--help", words.help);
+    app_.add_flag("--version", words.version);
+    add(app_, common_options());
+    for (const Command& one : all_commands()) {
+      CLI::App* const sub = app_.add_subcommand(std::string(one.name));
+      sub->set_help_flag();
+      sub->fallthrough();
+      sub->allow_extras();
+      add(*sub, one.options);
+    }
   }
-  if (of.command.empty()) return refused("no command was given");
-  return refused(format("unknown command {}{}", quoted_word(of.command), meant(of.command, known)));
-}
 
-/// The values of the options as text.
-struct Words {
-  std::string daemon;
-  std::string timeout = "10";
-  std::string output = "table";
+  /// Fails with invalid_argument if an option has no value.
+  Result<void> parse(std::vector<std::string> arguments) {
+    std::ranges::reverse(arguments);  // as CLI11 wants them
+    try {
+      app_.parse(arguments);
+    } catch (const CLI::ParseError& error) {
+      const std::string text = error.what();
+      const std::string name = text.substr(0, text.find(':'));
+      if (text.find("required") == std::string::npos) return refused(text);
+      const bool repeated = text.find("At Most") != std::string::npos;
+      return refused(name + (repeated ? " is given more than once" : " needs a value"));
+    }
+    for (const CLI::App* const sub : app_.get_subcommands()) command = sub->get_name();
+    operands = app_.remaining(true);
+    return {};
+  }
+
+  /// Returns the names of all options that may stand here.
+  std::vector<std::string> known_options() const {
+    std::vector<std::string> names = {"--help", "--version"};
+    const auto take = [&](const std::vector<Option>& options) {
+      for (const Option& option : options) {
+        names.emplace_back(option.names.substr(option.names.find("--")));
+      }
+    };
+    take(common_options());
+    if (const Command* const here = find_command(command)) take(here->options);
+    return names;
+  }
+
+  Words words;
+  std::string command;
+  std::vector<std::string> operands;
+
+ private:
+  void add(CLI::App& to, const std::vector<Option>& options) {
+    for (const Option& option : options) {
+      to.add_option(std::string(option.names), words.*option.word);
+    }
+  }
+
+  CLI::App app_;
 };
+
+/// Checks the command, and that each word is one of its operands.
+Result<void> check(const Line& line) {
+  for (const std::string& word : line.operands) {
+    if (!word.starts_with('-') || word == "-") continue;
+    const std::string name = word.substr(0, word.find('='));
+    return refused(
+        format("unknown option {}{}", quoted_word(name), meant(name, line.known_options())));
+  }
+  const Command* const command = find_command(line.command);
+  if (command == nullptr) {
+    if (line.operands.empty()) return refused("no command was given");
+    std::vector<std::string> known;
+    for (const Command& one : all_commands()) known.emplace_back(one.name);
+    const std::string& word = line.operands.front();
+    return refused(format("unknown command {}{}", quoted_word(word), meant(word, known)));
+  }
+  if (line.operands.size() == command->operands.size()) return {};
+  return refused(format("wrong number of operands; write c10ddctl {}", usage_of(*command)));
+}
 
 }  // namespace
 
 Result<Parsed> parse(const std::vector<std::string>& words,
                      const client::Environment& environment) {
+  Line line;
+  if (Result<void> read = line.parse(words); !read) return read.error();
+  const Words& given = line.words;
+  const Command* const command = find_command(line.command);
+  if (given.help) return Parsed{{}, command == nullptr ? help() : help_of(*command)};
+  if (given.version) return Parsed{{}, format("c10ddctl {}\n", C10DD_VERSION)};
+  if (Result<void> good = check(line); !good) return good.error();
   Parsed parsed;
   Arguments& out = parsed.arguments;
-  Words given;
-  const std::array<std::pair<std::string_view, std::string*>, 4> options{
-      {{"--daemon", &given.daemon},
-       {"--timeout", &given.timeout},
-       {"--output", &given.output},
-       {"-o", &given.output}}};
-  bool only_operands = false;
-  for (std::size_t at = 0; at < words.size(); ++at) {
-    const std::string& word = words[at];
-    if (only_operands || !word.starts_with('-') || word == "-") {
-      if (out.command.empty())
-        out.command = word;
-      else
-        out.operands.push_back(word);
-      continue;
-    }
-    if (word == "--") {
-      only_operands = true;
-      continue;
-    }
-    const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
-    const std::string name = word.substr(0, equals);
-    if (name == "-h" || name == "--help") return Parsed{{}, help()};
-    if (name == "--version") return Parsed{{}, format("c10ddctl {}\n", C10DD_VERSION)};
-    const auto* const option =
-        std::ranges::find(options, name, &decltype(options)::value_type::first);
-    if (option == options.end()) {
-      return refused(
-          format("unknown option {}{}", quoted_word(name),
-                 meant(name, {"--daemon", "--timeout", "--output", "--help", "--version"})));
-    }
-    if (equals == std::string::npos && at + 1 == words.size()) {
-      return refused(format("{} needs a value", name));
-    }
-    *option->second = equals == std::string::npos ? words[++at] : word.substr(equals + 1);
-  }
+  out.command = line.command;
+  out.operands = line.operands;
   if (given.output != "table" && given.output != "json") {
     return refused(format("--output is {}: expected table or json", quoted_word(given.output)));
   }
@@ -173,10 +282,17 @@ Result<Parsed> parse(const std::vector<std::string>& words,
   const auto timeout = read_timeout(given.timeout);
   if (!timeout) return timeout.error();
   out.timeout = *timeout;
+  const auto world_size = parse_number<std::uint32_t>(given.world_size);
+  if (!world_size || *world_size > limits::kWorldSize) {
+    return refused(format("--world-size is {}: expected an integer from 1 to {}",
+                          quoted_word(given.world_size), limits::kWorldSize));
+  }
+  out.world_size = *world_size;
+  out.endpoint = given.endpoint;
+  out.run = given.run;
   auto daemons = find_daemons(given.daemon, environment);
   if (!daemons) return daemons.error();
   out.daemons = std::move(*daemons);
-  if (const Result<void> good = check(out); !good) return good.error();
   return parsed;
 }
 

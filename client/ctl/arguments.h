@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct Arguments {
   bool json = false;
   std::string command;
   std::vector<std::string> operands;  ///< as many as the command needs
+  // of lease
+  std::string endpoint = "main";
+  std::string run = {};
+  std::uint32_t world_size = 0;
 };
 
 struct Parsed {

@@ -11,8 +11,10 @@
 #include <optional>
 #include <sstream>
 
+#include "client/client.h"
 #include "client/ctl/request.h"
 #include "client/ctl/table.h"
+#include "client/errors.h"
 #include "protocol/exit_codes.h"
 #include "protocol/format.h"
 #include "protocol/json_text.h"
@@ -262,11 +264,53 @@ Outcome move(const Arguments& of) {
   return {0, text, {}};
 }
 
+Outcome remove(const Arguments& of) {
+  const FirstReply first =
+      ask_any(of, {.method = "DELETE", .path = "/v1/jobs/" + in_path(of.operands[0])});
+  if (!first.reply) return first.failed;
+  if (first.reply->status / 100 != 2) return refused(*first.reply);
+  if (of.json) return {0, first.reply->body + (first.reply->body.empty() ? "" : "\n"), {}};
+  return {0, format("removed {}\n", of.operands[0]), {}};
+}
+
+/// Uses the native protocol, which is not only served to the daemon's machine, and which no proxy
+/// for HTTP is asked for.
+Outcome lease(const Arguments& of) {
+  client::Url url;
+  url.daemons = of.daemons;
+  url.job = of.operands[0];
+  try {
+    ClientOptions options;
+    options.timeout = of.timeout;
+    options.launcher = "c10ddctl";
+    const auto client = Client::connect(url.text(), options);
+    const LeasedEndpoint leased =
+        client->lease_endpoint(of.endpoint, {.run = of.run, .world_size = of.world_size});
+    if (!of.json) {
+      return {0, format("MASTER_ADDR={} MASTER_PORT={}\n", leased.host, leased.port), {}};
+    }
+    const json::value page = {{"host", leased.host}, {"port", leased.port}};
+    return {0, c10dd::json::text_of(page) + "\n", {}};
+  } catch (const InvalidArgument& error) {
+    return {exit_code::kUsage, "", error.what()};
+  } catch (const TimedOut& error) {
+    return {exit_code::kUnreachable, "", error.what()};
+  } catch (const Unavailable& error) {
+    return {exit_code::kTryAgain, "", error.what()};
+  } catch (const QuotaExceeded& error) {
+    return {exit_code::kTryAgain, "", error.what()};
+  } catch (const Error& error) {
+    const bool denied = error.code() == Code::permission_denied;
+    return {denied ? exit_code::kNoPermission : exit_code::kUsage, "", error.what()};
+  }
+}
+
 }  // namespace
 
 Outcome run(const Arguments& arguments) {
   static const std::map<std::string, std::function<Outcome(const Arguments&)>> commands = {
-      {"status", status}, {"daemons", daemons}, {"jobs", jobs}, {"job", job}, {"move", move}};
+      {"status", status}, {"daemons", daemons}, {"jobs", jobs},  {"job", job},
+      {"move", move},     {"rm", remove},       {"lease", lease}};
   Outcome outcome = commands.at(arguments.command)(arguments);
   outcome.output = printable_lines(outcome.output);
   outcome.error = printable_lines(outcome.error);

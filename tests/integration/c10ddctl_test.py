@@ -180,6 +180,29 @@ class Alone(unittest.TestCase):
             self.assertIn("shares its engine", error)
             self.assertEqual((64, ""), ctl("job", "none", environment=here)[:2])
 
+    def test_leases_a_port_and_removes_the_job(self):
+        with Daemon() as daemon:
+            own = ("--daemon", "%s:%d" % daemon.address)
+            proxy = {"http_proxy": "http://127.0.0.1:9"}
+            code, first, error = ctl(*own, "lease", "llm", "--world-size", "4", environment=proxy)
+            self.assertEqual((0, ""), (code, error))
+            self.assertRegex(first, r"^MASTER_ADDR=127\.0\.0\.1 MASTER_PORT=\d+\n$")
+            self.assertEqual(first, ctl(*own, "lease", "llm")[1], "it is renewed")
+            other = json.loads(ctl(*own, "-o", "json", "lease", "llm", "--endpoint", "b", "--run", "r")[1])
+            self.assertNotIn(str(other["port"]), first)
+            self.assertIn('"run":"r"', daemon.http("/v1/jobs/llm/endpoints")[1])
+            self.assertEqual((0, "removed llm\n", ""), ctl(*own, "rm", "llm"))
+            self.assertEqual((64, "", 'c10ddctl: unknown job "llm"\n'), ctl(*own, "rm", "llm"))
+        self.assertEqual(69, ctl(*own, "--timeout", "0.5", "lease", "llm")[0])
+
+    def test_a_lease_that_has_no_room_says_so(self):
+        with Daemon("--endpoint-ports", "29990-29990") as daemon:
+            own = ("--daemon", "%s:%d" % daemon.address)
+            self.assertEqual(0, ctl(*own, "lease", "a")[0])
+            code, out, error = ctl(*own, "lease", "b")
+            self.assertEqual((75, ""), (code, out), error)
+            self.assertIn("port", error)
+
     def test_no_daemon_and_something_else(self):
         port = reserve_port()
         code, out, error = ctl("--daemon", f"127.0.0.1:{port}", "jobs")
@@ -206,6 +229,9 @@ class Alone(unittest.TestCase):
         for words, text in ((("jobz",), 'unknown command "jobz"; did you mean "jobs"?'),
                             ((), "no command was given"),
                             (("job",), "wrong number of operands; write c10ddctl job NAME"),
+                            (("lease", "a", "--world-size", "x"), '--world-size is "x": expected an integer'),
+                            (("rm",), "wrong number of operands; write c10ddctl rm NAME"),
+                            (("jobs", "--run", "x"), 'unknown option "--run"'),
                             (("jobs", "x"), "wrong number of operands; write c10ddctl jobs"),
                             (("--deamon", "x", "jobs"), 'did you mean "--daemon"?'),
                             (("jobs", "--daemon"), "--daemon needs a value"),

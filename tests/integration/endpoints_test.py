@@ -392,7 +392,9 @@ class EndpointsTest(unittest.TestCase):
             ranks = [subprocess.Popen(["sh", "-ec", script], stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT, text=True,
                                       env={**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank),
-                                           "WORLD_SIZE": "4", "GLOO_SOCKET_IFNAME": "lo"})
+                                           "WORLD_SIZE": "4", "GLOO_SOCKET_IFNAME": "lo",
+                                           "PATH": BIN + os.pathsep + os.environ["PATH"],
+                                           "http_proxy": "http://127.0.0.1:9"})
                      for rank in range(4)]
             for rank, process in enumerate(ranks):
                 output = process.communicate(timeout=120 * SLOWDOWN)[0]
@@ -400,7 +402,8 @@ class EndpointsTest(unittest.TestCase):
             self.assertIn(f"event=run_began job=digits run=plain-{launch} ", daemon.errors())
         self.assertEqual(1, daemon.errors().count("event=endpoint_leased"))
         rest = "\n".join(lines[train + 1:]).replace("29500", str(daemon.address[1]))
-        output = subprocess.run(["sh", "-ec", rest], capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(["sh", "-ec", rest], capture_output=True, text=True, check=True,
+                                env={**os.environ, "http_proxy": "http://127.0.0.1:9"}).stdout
         self.assertIn('"endpoints":[{"name":"main"', output)
         self.assertIn('{"released":"main"}', output)
 
