@@ -26,6 +26,7 @@ struct Missing {
   ///   silent           the rank is connected, but its heartbeats have stopped
   ///   dead             the group has lost the rank, or the rank has left or was started again
   ///   absent           the rank has arrived, but has no connection now
+  ///   left             the rank has closed its client, or its session has expired
   std::string cause;
   std::string doing;  ///< where the rank waits, its phase and step, or how the rank ended; or empty
   std::chrono::nanoseconds silent_for{0};  ///< time since the rank's last sign of life

@@ -8,6 +8,8 @@
 #include "client/internal/throw_failure.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::client {
 namespace {
@@ -22,6 +24,16 @@ void fill(Op& request, const std::string& name, const Options& options, Bound bo
   request.timeout = options.timeout;
   request.group = std::move(bound.group);
   request.participants = std::move(bound.participants);
+}
+
+/// Puts the barrier's name before a failure that does not have it: those of the client itself do
+/// not know for what it was asked.
+Failure naming(const BarrierCalls::Series& series, Failure why) {
+  const std::string name = "\"" + printable(std::get<1>(series), limits::kNameShown) + "\"";
+  if (why.detail.find(name) != std::string::npos) return why;
+  const bool is_barrier = std::get<0>(series) == Barrier::op.code;
+  why.detail = format("{} {}: {}", is_barrier ? "barrier" : "exchange", name, why.detail);
+  return why;
 }
 
 }  // namespace
@@ -53,7 +65,7 @@ Reply BarrierCalls::arrive(const Series& series, std::uint64_t sequence, Request
   // A failure that the daemon has recorded is the outcome of this barrier for all ranks. After any
   // other failure the outcome is still open.
   if (!reply && reply.error().recorded) passed(series, sequence);
-  return reply;
+  return reply ? std::move(reply) : Reply(naming(series, reply.error()));
 }
 
 void BarrierCalls::barrier(const std::string& name, const BarrierOptions& options, Bound bound) {

@@ -29,6 +29,9 @@ struct Bound {
 /// Owns the counters of the barriers. Thread-safe.
 class BarrierCalls {
  public:
+  /// Operation code, name, generation, rank.
+  using Series = std::tuple<std::uint8_t, std::string, std::uint64_t, Rank>;
+
   explicit BarrierCalls(std::shared_ptr<Connection> connection)
       : connection_(std::move(connection)) {}
 
@@ -41,9 +44,6 @@ class BarrierCalls {
                                     const ExchangeOptions& options, Bound bound = {});
 
  private:
-  /// Operation code, name, generation, rank.
-  using Series = std::tuple<std::uint8_t, std::string, std::uint64_t, Rank>;
-
   /// Returns the sequence for the next call with this operation, name, generation and rank.
   std::uint64_t sequence_of(const Series& series);
   /// Notes that the barrier with this sequence has its outcome.

@@ -9,7 +9,7 @@ namespace {
 
 // By MissingRank::Cause.
 constexpr const char* kCauses[] = {"never_connected", "not_arrived", "disconnected", "elsewhere",
-                                   "silent",          "dead",        "absent"};
+                                   "silent",          "dead",        "absent",       "left"};
 
 std::string name_of_cause(MissingRank::Cause cause) {
   const auto index = static_cast<std::size_t>(cause);

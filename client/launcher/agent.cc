@@ -8,9 +8,11 @@
 #include <boost/asio/steady_timer.hpp>
 #include <csignal>
 #include <ctime>
+#include <set>
 #include <sstream>
 
 #include "client/launcher/address.h"
+#include "client/launcher/flaps.h"
 #include "client/launcher/plan.h"
 #include "client/launcher/shared_flags.h"
 #include "client/launcher/signals.h"
@@ -192,6 +194,7 @@ void Agent::rendezvous() {
           "or choose another --job",
           options_.daemon.job, list_of(before)));
     }
+    if (options_.max_nodes > 1) hold_off();
     call(publish_flags);
     say_who_has_joined(patience);
     membership_ = call([client = client_, join] { return client->rendezvous(join); });
@@ -203,6 +206,46 @@ void Agent::rendezvous() {
   }
   generation_ = membership_->generation();
   watch_group();
+}
+
+/// If this host was lost soon after it had joined, waits before it joins again: each of its losses
+/// restarts the workers of all nodes.
+void Agent::hold_off() {
+  const std::uint32_t flaps =
+      call([client = client_] { return flaps_of(*client->store(), host_name()); });
+  if (flaps > options_.max_flaps) {
+    throw Fatal(
+        exit_code::kTryAgain,
+        format("this host was lost {} times within a minute of joining job {}, limit "
+               "--max-flaps {}; see the ends of the logs of its workers, or wait 15 minutes",
+               flaps, options_.daemon.job, options_.max_flaps));
+  }
+  const Duration delay = flap_delay(flaps);
+  if (delay == Duration::zero()) return;
+  note(format("this host was lost {} within a minute of joining; it waits {} before it joins again",
+              plural(flaps, "time"), human(delay)));
+  wait(delay, [] { return false; });
+}
+
+/// Counts the hosts that were lost soon after they had joined, and says when they may join again.
+void Agent::count_flaps() {
+  const bool young = std::chrono::steady_clock::now() - generation_began_ < kFlapAge;
+  if (!young || others_drain() || state_.reason.find(" is lost: ") == std::string::npos) return;
+  std::set<std::string> hosts;
+  for (const Missing& one : state_.missing) {
+    const bool lost = std::ranges::count(state_.lost, one.rank) > 0;
+    if (lost && one.rank != generation_.rank) hosts.insert(one.host);
+  }
+  for (const std::string& host : hosts) {
+    background_.send([this, client = client_, host, number = generation_.number] {
+      const std::uint32_t flaps = count_flap(*client->store(), host, number);
+      boost::asio::post(loop_, [this, host, flaps] {
+        note(format("{} was lost within a minute of joining, {}; it may join again in {}",
+                    printable(host, limits::kNameShown), plural(flaps, "time"),
+                    human(flap_delay(flaps))));
+      });
+    });
+  }
 }
 
 /// Prints which nodes have joined, again and again until the timer is cancelled.
@@ -304,6 +347,7 @@ Agent::Outcome Agent::work() {
   if (!options_.log_dir.empty()) {
     note(format("logs in {}/{}/{}", options_.log_dir, plan_.launch, plan_.generation));
   }
+  generation_began_ = std::chrono::steady_clock::now();
   crew_ = std::make_unique<Crew>(home_, options_, plan_);
   crew_->start();
   wait([this] { return crew_->failure() || crew_->running() == 0 || over() || newcomers(); });
@@ -355,6 +399,7 @@ Agent::Outcome Agent::after_end() {
     note("no contact with the daemon for too long; it may have declared this node lost");
   }
   if (report) report_ = report;
+  if (!report && options_.max_nodes > 1 && !state_.fenced) count_flaps();
   return report && too_many(generation_.failures + 1) ? Outcome::failed : Outcome::again;
 }
 

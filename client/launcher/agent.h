@@ -62,6 +62,8 @@ class Agent {
   void connect();
   void rendezvous();
   void say_who_has_joined(const std::shared_ptr<boost::asio::steady_timer>& timer);
+  void hold_off();
+  void count_flaps();
   void refuse_disagreement();
   Outcome work();
   bool prepare();
@@ -124,6 +126,7 @@ class Agent {
   std::shared_ptr<Membership> membership_;
   std::shared_ptr<void> watching_;
   Generation generation_;
+  std::chrono::steady_clock::time_point generation_began_ = {};
   GroupState state_;
   std::optional<std::uint32_t> base_;    ///< number of the group's failures before this launch
   std::optional<FailureReport> report_;  ///< newest failure report of any node

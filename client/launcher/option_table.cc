@@ -44,6 +44,11 @@ const std::vector<Option>& all_options() {
        "how many failures restart the workers; a node that joins or leaves\n"
        "does not count",
        &Words::max_restarts},
+      {{"--max-flaps"},
+       "N",
+       "how often this host may be lost within a minute of joining; it waits\n"
+       "longer each time before it joins again",
+       &Words::max_flaps},
       {{"--daemon", "--rdzv-endpoint"},
        "HOST:PORT[,HOST:PORT...]",
        "address of the c10dd daemon that connects the nodes, or addresses\n"

@@ -20,6 +20,7 @@ struct Words {
   std::string nnodes = "1";
   std::string node_rank;
   std::string max_restarts = "0";
+  std::string max_flaps = "10";
   std::string daemon;
   bool standalone = false;
   std::string job;

@@ -200,6 +200,7 @@ void check_words(const Words& w, const client::Environment& environment, Options
   o.nproc = parse_nproc(w.nproc);
   parse_nodes(w.nnodes, o);
   o.max_restarts = parse_count("--max-restarts", w.max_restarts, 0, kRestarts);
+  o.max_flaps = parse_count("--max-flaps", w.max_flaps, 0, kRestarts);
   if (!w.node_rank.empty()) {
     o.node_rank = parse_count("--node-rank", w.node_rank, 0, limits::kWorldSize - 1);
     if (o.node_rank >= o.max_nodes) {

@@ -50,6 +50,7 @@ struct Options {
   std::uint32_t min_nodes = 1;
   std::uint32_t max_nodes = 1;
   std::uint32_t max_restarts = 0;
+  std::uint32_t max_flaps = 10;
   std::int64_t node_rank = -1;  ///< -1: assigned by the daemon
   client::Url daemon;           ///< the addresses of the daemons, and the name of the job
   bool standalone = false;      ///< true: c10drun starts a daemon and puts its address in `daemon`

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """c10drun where clusters put it: under parents that ignore signals, in sandboxes and containers, on consoles that
 nobody reads or that type, with a daemon that is gone, and with the signals that schedulers send."""
+import contextlib
 import ctypes
 import errno
 import os
@@ -9,6 +10,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import time
@@ -17,6 +19,7 @@ import unittest
 import at_once
 from daemon import SLOWDOWN, Daemon
 from launcher import C10DRUN, ENVIRONMENT, Case, Launcher, alive
+from wire import Wire
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PIDFD_OPEN, CLOSE_RANGE = 434, 436
@@ -308,6 +311,40 @@ class Leftovers(Case):
             self.assertEqual(code, run.wait(), run.said())
         self.until(lambda: "ends-" not in daemon.http("/v1/jobs")[1] and
                    "c10dd_jobs 0" in daemon.http("/metrics")[1], "the jobs are gone")
+
+
+class Flaps(Case):
+    WORK = "echo >$OUT/$NAME; while :; do sleep 0.02; done"
+
+    def node(self, name, *options):
+        return self.launch(self.WORK, "--nnodes", "1:2", "--max-restarts", "0", *options, environment={"NAME": name})
+
+    def test_a_host_that_is_lost_soon_after_it_has_joined_is_held_off(self):
+        healthy = self.node("a")
+        self.until(lambda: os.path.exists(self.path("a")), "it works", healthy)
+        flapping = self.node("b")
+        self.until(lambda: os.path.exists(self.path("b")), "both work", flapping)
+        flapping.send(signal.SIGKILL)
+        flapping.process.wait()
+        self.until(lambda: "was lost within a minute of joining, 1 time; it may join again in 10 s" in healthy.said(),
+                   "the other one says so", healthy)
+        self.until(lambda: "generation 3" in healthy.said(), "it goes on alone", healthy)
+        again = self.node("c")
+        self.until(lambda: "was lost 1 time within a minute of joining; it waits 10 s" in again.said(), "it is held off",
+                   again)
+        time.sleep(1)
+        self.assertNotIn("generation", again.said())
+        self.assertNotIn("generation 4", healthy.said(), "the healthy one is not restarted")
+        for run in (again, healthy):
+            run.send(signal.SIGTERM)
+            self.assertEqual(143, run.wait(), run.said())
+        # A drained node has not flapped, and after too many flaps a host is refused.
+        with contextlib.closing(Wire(self.daemon.address)) as client:
+            client.hello(job=self.job)
+            client.set("c10drun/flaps/" + socket.gethostname(), "3 9")
+        refused = self.node("d", "--max-flaps", "2")
+        self.assertEqual(75, refused.wait(), refused.said())
+        self.assertIn("this host was lost 3 times within a minute of joining job", refused.said())
 
 
 class Ports(Case):

@@ -48,6 +48,44 @@ TEST_F(ClientDaemon, SaysWhoItIsConnectedTo) {
   EXPECT_EQ(stats.reissued, 0u);
 }
 
+TEST_F(ClientDaemon, NamesARankThatHasClosedItsClient) {
+  const auto client = connect(0);
+  connect(1).reset();
+  try {
+    client->barrier("start", {.rank = 0, .world_size = 2, .timeout = 300ms});
+    ADD_FAILURE() << "passed without rank 1";
+  } catch (const TimedOut& error) {
+    ASSERT_EQ(error.missing().size(), 1u);
+    EXPECT_EQ(error.missing()[0].cause, "left");
+    EXPECT_EQ(error.missing()[0].host, "node1");
+    EXPECT_EQ(error.missing()[0].pid, static_cast<std::uint64_t>(getpid()));
+    const std::string text =
+        "rank 1 on host node1 (pid " + std::to_string(getpid()) + ") has left: ";
+    EXPECT_NE(std::string(error.what()).find(text + "it closed its session "), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(ClientDaemon, SaysAtWhichBarrierTheDaemonWasUnreachable) {
+  ClientOptions options;
+  options.rank = 0;
+  options.world_size = 2;
+  options.timeout = 1s;
+  const auto client = Client::connect("c10dd://" + daemon_.address() + "/job", options);
+  daemon_.stop(SIGKILL);
+  for (const bool exchanges : {false, true}) {
+    try {
+      if (exchanges) client->exchange("start", {"part"}, {.timeout = 500ms});
+      if (!exchanges) client->barrier("start", {.timeout = 500ms});
+      ADD_FAILURE() << "passed without a daemon";
+    } catch (const Error& error) {
+      const std::string name = exchanges ? "exchange \"start\": " : "barrier \"start\": ";
+      EXPECT_TRUE(std::string(error.what()).starts_with(name)) << error.what();
+      EXPECT_NE(std::string(error.what()).find(daemon_.address()), std::string::npos);
+    }
+  }
+}
+
 TEST_F(ClientDaemon, LeasesAnEndpointForItsJob) {
   const auto client = connect();
   const LeasedEndpoint first =

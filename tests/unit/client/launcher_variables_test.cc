@@ -2,9 +2,11 @@
 // The options that c10drun takes from variables of torchrun and Kubeflow, and the names it gives.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
+#include "client/launcher/flaps.h"
 #include "client/launcher/options.h"
 #include "tests/unit/client/launcher_line.h"
 
@@ -88,6 +90,17 @@ TEST(LauncherNames, OfOneNodeAreUniqueUnlessTheyAreChosen) {
   EXPECT_NE(parse({"true"}).daemon.job, parse({"true"}).daemon.job);
   EXPECT_EQ(parse({"true"}, {{"C10DD_JOB", "mine"}}).daemon.job, "mine");
   EXPECT_EQ(parse({"--nnodes", "2", "true"}, slurm).daemon.job, "slurm-5");
+}
+
+TEST(LauncherFlaps, HoldAHostOffLongerEachTimeUpToFiveMinutes) {
+  EXPECT_EQ(flap_delay(0), Duration::zero());
+  EXPECT_EQ(flap_delay(1), std::chrono::seconds(10));
+  EXPECT_EQ(flap_delay(2), std::chrono::seconds(20));
+  EXPECT_EQ(flap_delay(5), std::chrono::seconds(160));
+  EXPECT_EQ(flap_delay(6), std::chrono::minutes(5));
+  EXPECT_EQ(flap_delay(~0u), std::chrono::minutes(5));
+  EXPECT_EQ(why_refused({}, {"--max-flaps", "-1"}),
+            "--max-flaps is \"-1\": expected an integer from 0 to 1000000");
 }
 
 TEST(LauncherOptions, StandardInputIsOfARankOfThisNode) {
