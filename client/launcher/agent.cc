@@ -31,6 +31,7 @@ constexpr const char* kGroup = "c10drun";
 /// is declared lost within kSettle.
 constexpr Duration kSettle = std::chrono::milliseconds(600);
 constexpr Duration kJoinNoteInterval = std::chrono::seconds(30);
+constexpr Duration kLastCalls = std::chrono::seconds(1);
 /// How long an agent waits until the group's status shows the failure that the agent has reported.
 constexpr Duration kStatusDelay = std::chrono::seconds(1);
 
@@ -112,11 +113,19 @@ Agent::Agent(Options options, std::string program, std::map<std::string, std::st
 
 int Agent::run() {
   receive_signals();
+  int code = 0;
   try {
-    return go();
+    code = go();
   } catch (const Stopped&) {
-    return leave_by_request();
+    code = leave_by_request();
   }
+  // A call whose effect is known already may not have returned. Without it, the client can say
+  // goodbye, and the daemon keeps nothing of this launch.
+  const auto deadline = std::chrono::steady_clock::now() + kLastCalls;
+  while (!background_.idle() && std::chrono::steady_clock::now() < deadline) {
+    loop_.run_one_until(deadline);
+  }
+  return code;
 }
 
 int Agent::go() {

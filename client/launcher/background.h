@@ -58,18 +58,21 @@ class Background {
   auto start(Call call) {
     auto outcome = std::make_shared<CallResult<Value<Call>>>();
     ++open_;
-    std::thread([this, outcome, call = std::move(call)]() mutable {
+    std::thread([this, outcome, call = std::optional<Call>(std::move(call))]() mutable {
       CallResult<Value<Call>> local;
       try {
         if constexpr (std::is_void_v<std::invoke_result_t<Call&>>) {
-          call();
+          (*call)();
           local.value.emplace();
         } else {
-          local.value.emplace(call());
+          local.value.emplace((*call)());
         }
       } catch (...) {
         local.error = std::current_exception();
       }
+      // When the loop knows the outcome, it may destroy what the call used. The last to do so must
+      // not be this thread, which the end of the process cuts off: a client says goodbye there.
+      call.reset();
       boost::asio::post(loop_, [this, outcome, local = std::move(local)]() mutable {
         *outcome = std::move(local);
         outcome->done = true;
