@@ -3,6 +3,9 @@
 // set. A parent may have ignored or blocked any signal, and exec() keeps that.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <span>
 
 namespace c10dd::run {
@@ -20,5 +23,10 @@ void prepare_signals();
 /// program. Only a SIGHUP that is ignored stays so: nohup is meant for the workers, too.
 /// Async-signal-safe.
 void restore_signals();
+
+/// Sends a signal to those processes of a group, such as a worker and its children, that handle it
+/// or wait for it: the signal would end the others, such as a shell around the trainer. Where /proc
+/// does not tell, sends it to all. Returns to how many processes it was sent.
+std::size_t send_to_handlers(pid_t group, int signal);
 
 }  // namespace c10dd::run

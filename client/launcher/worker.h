@@ -12,7 +12,7 @@
 
 #include "client/launcher/console.h"
 #include "client/launcher/output.h"
-#include "client/launcher/process_group.h"
+#include "client/launcher/signals.h"
 #include "client/launcher/spawn.h"
 
 namespace c10dd::run {

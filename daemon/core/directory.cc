@@ -98,8 +98,11 @@ Result<JobNumber> Directory::open(const std::string& job, const std::string& run
   }
   if (Result<void> good = check_run_name(job, run); !good) return good.error();
   if (numbers_.size() >= limits_.jobs) {
-    return failure(Code::quota_exceeded, "too many jobs: {} with this one, limit {}",
-                   numbers_.size() + 1, limits_.jobs);
+    return failure(
+        Code::quota_exceeded,
+        "too many jobs: {} with this one, limit {}; c10ddctl jobs lists them, and c10ddctl rm NAME "
+        "removes one that nobody uses",
+        numbers_.size() + 1, limits_.jobs);
   }
   const JobNumber number = next_++;
   const Name name{job, run};

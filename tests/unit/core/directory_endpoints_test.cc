@@ -104,7 +104,9 @@ TEST_F(DirectoryEndpoints, GoBackWhenTheRunCannotBeMade) {
   world_.open();
   EXPECT_EQ(port_of(lease("a", "r")), 1000);
   ports_.take();
-  EXPECT_EQ(refusal(lease("b", "s")), "too many jobs: 2 with this one, limit 1");
+  EXPECT_EQ(refusal(lease("b", "s")),
+            "too many jobs: 2 with this one, limit 1; "
+            "c10ddctl jobs lists them, and c10ddctl rm NAME removes one that nobody uses");
   EXPECT_EQ(ports_.take(), (Lines{"open b", "withdrawn b"}));
   EXPECT_EQ(ports_.listening, std::set<std::uint16_t>{1000});
 }

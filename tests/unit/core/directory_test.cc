@@ -251,7 +251,9 @@ TEST(Directory, HoldsItsLimit) {
   const Result<JobNumber> third = directory.open("c", "", refused);
   ASSERT_FALSE(third);
   EXPECT_EQ(third.error().code, Code::quota_exceeded);
-  EXPECT_EQ(third.error().detail, "too many jobs: 3 with this one, limit 2");
+  EXPECT_EQ(third.error().detail,
+            "too many jobs: 3 with this one, limit 2; "
+            "c10ddctl jobs lists them, and c10ddctl rm NAME removes one that nobody uses");
   EXPECT_TRUE(refused.rows.empty());
   EXPECT_TRUE(directory.open("a", "", out));
   directory.mark_idle(2, false, at(0));

@@ -382,7 +382,9 @@ TEST(DirectoryWithEndpoints, MakesTheRunInTheSameChange) {
   ASSERT_TRUE(world.lease("c", "s", 1002, 1));
   const Result<void> full = world.lease("d", "t", 1003, 1);
   ASSERT_FALSE(full);
-  EXPECT_EQ(full.error().detail, "too many jobs: 3 with this one, limit 2");
+  EXPECT_EQ(full.error().detail,
+            "too many jobs: 3 with this one, limit 2; "
+            "c10ddctl jobs lists them, and c10ddctl rm NAME removes one that nobody uses");
   EXPECT_EQ(world.directory.endpoints().find({"j", "d"}), nullptr);
 }
 
