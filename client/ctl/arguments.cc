@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <variant>
 
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -26,6 +27,7 @@ struct Words {
   std::string endpoint = "main";
   std::string run;
   std::string world_size = "0";
+  bool idle = false;
   bool help = false;
   bool version = false;
 };
@@ -34,7 +36,7 @@ struct Option {
   std::string_view names;  ///< with commas between, as CLI11 takes them
   std::string_view value;  ///< placeholder
   std::string_view sentence;
-  std::string Words::*word;
+  std::variant<std::string Words::*, bool Words::*> word;
 };
 
 struct Command {
@@ -64,7 +66,10 @@ const std::vector<Command>& all_commands() {
       {"jobs", {}, "list all jobs with their owners, keys, sessions and blocked requests"},
       {"job", {"NAME"}, "show the runs of a job: who has joined, who waits for what"},
       {"move", {"NAME", "HOST:PORT"}, "move a job to another daemon, on a daemon's machine"},
-      {"rm", {"NAME"}, "remove a job with all its runs, if nobody is connected to it"},
+      {"rm",
+       {"NAME"},
+       "remove a job with all its runs, if nobody is connected to it",
+       {{"--idle", "", "in place of NAME: all jobs without sessions and endpoints", &Words::idle}}},
       {"lease",
        {"NAME"},
        "lease a port for PyTorch trainers of a job, and print its variables",
@@ -117,7 +122,8 @@ std::string lines_of(const std::vector<Option>& options) {
     if (const std::size_t comma = names.find(','); comma != std::string::npos) {
       names.insert(comma + 1, " ");
     }
-    text += line_of(names + " " + std::string(option.value), option.sentence);
+    if (!option.value.empty()) names.append(" ").append(option.value);
+    text += line_of(names, option.sentence);
   }
   return text;
 }
@@ -233,7 +239,12 @@ class Line {
  private:
   void add(CLI::App& to, const std::vector<Option>& options) {
     for (const Option& option : options) {
-      to.add_option(std::string(option.names), words.*option.word);
+      const std::string names(option.names);
+      if (const auto* const text = std::get_if<std::string Words::*>(&option.word)) {
+        to.add_option(names, words.**text);
+      } else {
+        to.add_flag(names, words.*std::get<bool Words::*>(option.word));
+      }
     }
   }
 
@@ -256,7 +267,8 @@ Result<void> check(const Line& line) {
     const std::string& word = line.operands.front();
     return refused(format("unknown command {}{}", quoted_word(word), meant(word, known)));
   }
-  if (line.operands.size() == command->operands.size()) return {};
+  const std::size_t wanted = line.words.idle ? 0 : command->operands.size();
+  if (line.operands.size() == wanted) return {};
   return refused(format("wrong number of operands; write c10ddctl {}", usage_of(*command)));
 }
 
@@ -288,6 +300,7 @@ Result<Parsed> parse(const std::vector<std::string>& words,
                           quoted_word(given.world_size), limits::kWorldSize));
   }
   out.world_size = *world_size;
+  out.idle = given.idle;
   out.endpoint = given.endpoint;
   out.run = given.run;
   auto daemons = find_daemons(given.daemon, environment);

@@ -20,6 +20,7 @@ struct Arguments {
   bool json = false;
   std::string command;
   std::vector<std::string> operands;  ///< as many as the command needs
+  bool idle = false;                  ///< of rm: all jobs that nobody uses
   // of lease
   std::string endpoint = "main";
   std::string run = {};

@@ -201,30 +201,43 @@ std::vector<client::HostPort> others_of(const Arguments& of) {
   return others;
 }
 
+/// The runs of all daemons.
+struct AllRuns {
+  Page page;  ///< of the first daemon that answers
+  std::map<std::pair<std::string, std::string>, json::value> runs = {};  ///< by job and run
+  std::string silent = {};  ///< daemons that were not reached, and why
+};
+
 /// A daemon knows the owners of all runs, and the contents of its own. So all are asked.
-Outcome jobs(const Arguments& of) {
-  Page page = page_of(ask_any(of, {.path = "/v1/jobs"}));
-  if (!page.body) return page.failed;
-  std::map<std::pair<std::string, std::string>, json::value> runs;  // by job and run
+AllRuns all_runs(const Arguments& of) {
+  AllRuns all{page_of(ask_any(of, {.path = "/v1/jobs"}))};
+  if (!all.page.body) return all;
   const auto add = [&](const json::value& body) {
     for (const json::value& run : list_in(body, "jobs")) {
-      json::value& known = runs[{cell(run, "/job"), cell(run, "/run")}];
+      json::value& known = all.runs[{cell(run, "/job"), cell(run, "/run")}];
       if (known.is_null() || !cell(run, "/revision").empty()) known = run;
     }
   };
-  add(*page.body);
-  std::string silent;
+  add(*all.page.body);
   for (const client::HostPort& other : others_of(of)) {
-    const Page more =
-        page_of(ask_any({{other}, of.timeout, of.json, {}, {}}, {.path = "/v1/jobs"}));
+    Arguments one = of;
+    one.daemons = {other};
+    const Page more = page_of(ask_any(one, {.path = "/v1/jobs"}));
     if (more.body)
       add(*more.body);
     else
-      silent += (silent.empty() ? "" : "\n") + more.failed.error;
+      all.silent += (all.silent.empty() ? "" : "\n") + more.failed.error;
   }
+  return all;
+}
+
+Outcome jobs(const Arguments& of) {
+  AllRuns all = all_runs(of);
+  Page& page = all.page;
+  if (!page.body) return page.failed;
   Table table({"JOB", "RUN", "OWNER", "EPOCH", "KEYS", "BYTES", "QUEUED", "SESSIONS", "BLOCKED"});
   json::array list;
-  for (auto& [name, run] : runs) {
+  for (auto& [name, run] : all.runs) {
     table.add({cell(run, "/job"), cell(run, "/run"), first_address(run, "/owner/addresses"),
                cell(run, "/owner/epoch"), cell(run, "/keys"), cell(run, "/bytes"),
                cell(run, "/queue_items"), cell(run, "/sessions"), cell(run, "/waiters")});
@@ -232,8 +245,8 @@ Outcome jobs(const Arguments& of) {
   }
   page.body->as_object()["jobs"] = std::move(list);
   Outcome outcome = shown(of, *page.body, table);
-  if (outcome.error.empty() && !silent.empty()) {
-    outcome = {exit_code::kTryAgain, outcome.output, silent};
+  if (outcome.error.empty() && !all.silent.empty()) {
+    outcome = {exit_code::kTryAgain, outcome.output, all.silent};
   }
   return outcome;
 }
@@ -264,13 +277,41 @@ Outcome move(const Arguments& of) {
   return {0, text, {}};
 }
 
-Outcome remove(const Arguments& of) {
-  const FirstReply first =
-      ask_any(of, {.method = "DELETE", .path = "/v1/jobs/" + in_path(of.operands[0])});
+Outcome remove_one(const Arguments& of, const std::string& name) {
+  const FirstReply first = ask_any(of, {.method = "DELETE", .path = "/v1/jobs/" + in_path(name)});
   if (!first.reply) return first.failed;
   if (first.reply->status / 100 != 2) return refused(*first.reply);
   if (of.json) return {0, first.reply->body + (first.reply->body.empty() ? "" : "\n"), {}};
-  return {0, format("removed {}\n", of.operands[0]), {}};
+  return {0, format("removed {}\n", name), {}};
+}
+
+/// Removes the jobs that have neither a connected session nor an endpoint. A job that somebody uses
+/// meanwhile is not removed: the daemon refuses it.
+Outcome remove_idle(const Arguments& of) {
+  const AllRuns all = all_runs(of);
+  if (!all.page.body) return all.page.failed;
+  if (!all.silent.empty()) return {exit_code::kTryAgain, "", all.silent};  // it may have sessions
+  std::map<std::string, bool> used;
+  for (const auto& [name, run] : all.runs) {
+    const std::string sessions = cell(run, "/sessions");
+    used[name.first] = used[name.first] || (!sessions.empty() && sessions != "0");
+  }
+  Outcome sum;
+  for (const auto& [name, is_used] : used) {
+    if (is_used) continue;
+    const Page page = page_of(ask_any(of, {.path = "/v1/jobs/" + in_path(name) + "/endpoints"}));
+    if (page.body && !list_in(*page.body, "endpoints").empty()) continue;
+    const Outcome one = page.body ? remove_one(of, name) : page.failed;
+    sum.output += one.output;
+    if (one.code == 0) continue;
+    sum.code = one.code;
+    sum.error += (sum.error.empty() ? "" : "\n") + one.error;
+  }
+  return sum;
+}
+
+Outcome remove(const Arguments& of) {
+  return of.idle ? remove_idle(of) : remove_one(of, of.operands[0]);
 }
 
 /// Uses the native protocol, which is not only served to the daemon's machine, and which no proxy

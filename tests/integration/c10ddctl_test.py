@@ -195,6 +195,23 @@ class Alone(unittest.TestCase):
             self.assertEqual((64, "", 'c10ddctl: unknown job "llm"\n'), ctl(*own, "rm", "llm"))
         self.assertEqual(69, ctl(*own, "--timeout", "0.5", "lease", "llm")[0])
 
+    def test_removes_the_jobs_that_nobody_uses(self):
+        with Daemon() as daemon, contextlib.closing(Wire(daemon.address)) as user:
+            own = ("--daemon", "%s:%d" % daemon.address)
+            self.assertEqual((0, "", ""), ctl(*own, "rm", "--idle"))
+            for job in ("idle-1", "idle-2"):
+                with contextlib.closing(Wire(daemon.address)) as gone:
+                    gone.hello(job=job)
+                    gone.set("k", "v")
+            user.hello(job="used")
+            self.assertEqual(0, ctl(*own, "lease", "leased")[0])
+            self.assertEqual((0, "removed idle-1\nremoved idle-2\n", ""), ctl(*own, "rm", "--idle"))
+            self.assertEqual({"used", "leased"}, {row["JOB"] for row in rows(ctl(*own, "jobs")[1])})
+            code, _, error = ctl(*own, "rm", "used")
+            self.assertEqual(75, code)
+            self.assertIn("in use", error)
+            self.assertEqual(64, ctl(*own, "rm", "--idle", "used")[0])
+
     def test_a_lease_that_has_no_room_says_so(self):
         with Daemon("--endpoint-ports", "29990-29990") as daemon:
             own = ("--daemon", "%s:%d" % daemon.address)
