@@ -296,7 +296,7 @@ Result<Parsed> parse(const std::vector<std::string>& words,
   out.timeout = *timeout;
   const auto world_size = parse_number<std::uint32_t>(given.world_size);
   if (!world_size || *world_size > limits::kWorldSize) {
-    return refused(format("--world-size is {}: expected an integer from 1 to {}",
+    return refused(format("--world-size is {}: expected an integer from 0 (not known) to {}",
                           quoted_word(given.world_size), limits::kWorldSize));
   }
   out.world_size = *world_size;

@@ -323,7 +323,6 @@ Outcome lease(const Arguments& of) {
   try {
     ClientOptions options;
     options.timeout = of.timeout;
-    options.launcher = "c10ddctl";
     const auto client = Client::connect(url.text(), options);
     const LeasedEndpoint leased =
         client->lease_endpoint(of.endpoint, {.run = of.run, .world_size = of.world_size});

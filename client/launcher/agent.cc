@@ -199,8 +199,8 @@ void Agent::rendezvous() {
     const std::vector<std::string> before = call(look);
     if (before.size() >= options_.max_nodes) {
       note(format(
-          "job {}: another launch of this name runs, on {}; this one joins when it has ended, "
-          "or choose another --job",
+          "job {}: another launch with this name is running on {}; this launch waits until it has "
+          "ended; to start now, choose another --job",
           options_.daemon.job, list_of(before)));
     }
     if (options_.max_nodes > 1) hold_off();
@@ -249,7 +249,7 @@ void Agent::count_flaps() {
     background_.send([this, client = client_, host, number = generation_.number] {
       const std::uint32_t flaps = count_flap(*client->store(), host, number);
       boost::asio::post(loop_, [this, host, flaps] {
-        note(format("{} was lost within a minute of joining, {}; it may join again in {}",
+        note(format("host {} was lost within a minute of joining, {}; it may join again in {}",
                     printable(host, limits::kNameShown), plural(flaps, "time"),
                     human(flap_delay(flaps))));
       });

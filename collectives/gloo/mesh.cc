@@ -129,7 +129,7 @@ struct Addresses {
   }
 };
 
-/// In place of an address: why a rank has none.
+/// Begins the text that a rank sends in place of an address, which is longer than any address.
 constexpr char kNoAddress = '!';
 
 Failure no_address(Rank rank, const std::string& why) {
@@ -153,8 +153,9 @@ Result<Addresses> exchange_addresses(const BackendSetup& setup, Transport& trans
   for (Rank peer = 0; peer < setup.world.size; ++peer) {
     if (peer == setup.world.rank) continue;
     const std::string& part = (*reply)[peer];
+    if (expand(part, found.theirs[peer]))
+      continue;  // its first byte may be kNoAddress, as of 33.1.2.3
     if (part.starts_with(kNoAddress)) return no_address(peer, part.substr(1));
-    if (expand(part, found.theirs[peer])) continue;
     return failure(
         Code::invalid_argument,
         "gloo: rank {} has sent no address of Gloo: all ranks must use the same backend; "

@@ -50,7 +50,8 @@ class Loopback(unittest.TestCase):
             return ended, time.monotonic() - began
 
     def test_is_never_told_to_another_machine(self):
-        for near, far in (("10.213.7.1", "10.213.7.2"), ("192.168.213.1", "192.168.213.2"), ("fd00:213::1", "fd00:213::2")):
+        for near, far in (("10.213.7.1", "10.213.7.2"), ("192.168.213.1", "192.168.213.2"),
+                          ("33.213.7.1", "33.213.7.2"), ("fd00:213::1", "fd00:213::2")):
             with self.subTest(near):
                 ended, _ = self.trained(near, far, near_ranks=2)
                 self.assertEqual([0, 0, 0], [code for code, _ in ended], ended)

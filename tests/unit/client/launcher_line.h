@@ -2,6 +2,8 @@
 // A command line of c10drun, read as the launcher reads it.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -20,6 +22,18 @@ inline Options parse(std::vector<const char*> arguments, const Variables& variab
                          return it == variables.end() ? nullptr : it->second.c_str();
                        })
       .options;
+}
+
+/// Returns why a command line is refused, or an empty text.
+inline std::string refusal(const std::vector<const char*>& arguments,
+                           const Variables& variables = {}) {
+  try {
+    parse(arguments, variables);
+    return {};
+  } catch (const Fatal& fatal) {
+    EXPECT_EQ(fatal.code(), 64);
+    return fatal.what();
+  }
 }
 
 }  // namespace c10dd::run

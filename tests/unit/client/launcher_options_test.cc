@@ -95,16 +95,6 @@ TEST(LauncherOptions, TakeTorchrunsSpelling) {
   EXPECT_EQ(o.max_restarts, 5u);
 }
 
-std::string refusal(const std::vector<const char*>& arguments, const Variables& variables = {}) {
-  try {
-    parse(arguments, variables);
-    return {};
-  } catch (const Fatal& fatal) {
-    EXPECT_EQ(fatal.code(), 64);
-    return fatal.what();
-  }
-}
-
 /// Every flag of torchrun (of 1.13, 2.6 and 2.15, and of torch.distributed.launch) with a value
 /// that its documentation shows.
 constexpr std::pair<const char*, const char*> kTorchrun[] = {

@@ -24,13 +24,7 @@ Variables with(Variables some, const Variables& more) {
 
 std::string why_refused(const Variables& variables, std::vector<const char*> arguments = {}) {
   arguments.push_back("true");
-  try {
-    parse(arguments, variables);
-    return {};
-  } catch (const Fatal& fatal) {
-    EXPECT_EQ(fatal.code(), 64);
-    return fatal.what();
-  }
+  return refusal(arguments, variables);
 }
 
 TEST(LauncherVariables, OfTorchrunAreItsOptions) {
