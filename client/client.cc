@@ -13,6 +13,7 @@
 #include "client/internal/connection.h"
 #include "client/internal/daemon_membership.h"
 #include "client/internal/fork_guard.h"
+#include "client/internal/local_address.h"
 #include "client/internal/recorder.h"
 #include "client/internal/throw_failure.h"
 #include "client/internal/url.h"
@@ -190,7 +191,12 @@ LeasedEndpoint Client::lease_endpoint(const std::string& name, const EndpointOpt
   const bool everywhere = lease.host == "0.0.0.0" || lease.host == "::";
   if (!everywhere) return {std::move(lease.host), lease.port, lease.ttl};
   const std::string daemon = address();
-  return {std::string(split_address(daemon)->host), lease.port, lease.ttl};
+  std::string host(split_address(daemon)->host);
+  // The ranks may run on other machines, which cannot use a loopback address of this one.
+  if (is_loopback(host)) {
+    if (std::string own = client::own_address(); !own.empty()) host = std::move(own);
+  }
+  return {std::move(host), lease.port, lease.ttl};
 }
 
 void Client::record(const CollectiveSample& sample) {

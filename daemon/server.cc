@@ -256,13 +256,7 @@ int Server::run() {
            kVersion, listened(*listener_), host_->engine_name(),
            OptionalField{"path", state_path(options_)}, host_->durability(), shards_->size(),
            ::getpid());
-  if (listener_->is_loopback() && !is_loopback(options_.listen_host)) {
-    log_warn(
-        "event=listens_on_loopback_only listen={} detail={}", listened(*listener_),
-        Sentence{"the name " + printable(options_.listen_host, limits::kNameShown) +
-                 " has no other address on this machine, so other machines cannot connect; give "
-                 "--listen an address, or 0.0.0.0"});
-  }
+  warn_of_loopback();
   notify("READY=1");
   shards_->start();
   host_->start_fleet();
@@ -274,6 +268,25 @@ int Server::run() {
   log_info("event=stopped");
   end_by_.cancel();
   return 0;
+}
+
+/// Logs a warning if other machines cannot connect, or would be sent to their own loopback address,
+/// although the options ask for other addresses.
+void Server::warn_of_loopback() const {
+  if (listener_->is_loopback() && !is_loopback(options_.listen_host)) {
+    log_warn(
+        "event=listens_on_loopback_only listen={} detail={}", listened(*listener_),
+        Sentence{"the name " + printable(options_.listen_host, limits::kNameShown) +
+                 " has no other address on this machine, so other machines cannot connect; give "
+                 "--listen an address, or 0.0.0.0"});
+  }
+  if (listener_->is_loopback()) return;
+  for (const std::string& address : advertised(options_)) {
+    if (!is_loopback(split_address(address)->host)) continue;
+    log_warn("event=advertises_loopback address={} detail={}", address,
+             Sentence{"the clients and daemons of other machines cannot connect to it; give "
+                      "--advertise an address of this machine that they reach"});
+  }
 }
 
 /// Stops all loops and closes the engine. The engine is closed before the loops are destroyed,

@@ -41,6 +41,7 @@ class Server {
  private:
   Result<void> start();
   std::vector<std::string> advertised_addresses() const;
+  void warn_of_loopback() const;
   std::shared_ptr<LaunchRuns> make_launches(const std::string& job);
   std::shared_ptr<core::RunClaim> make_claim(const std::string& job, const std::string& run);
   std::shared_ptr<TcpStoreListener> tcpstore_listener(

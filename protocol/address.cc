@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "protocol/address.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <string>
+
 #include "protocol/format.h"
 #include "protocol/utf8.h"
 
@@ -35,6 +40,23 @@ Result<AddressParts> split_address(std::string_view text) {
   if (parts.host.empty()) return refused("the host is empty");
   if (!rest.empty()) parts.port = rest.substr(1);
   return parts;
+}
+
+bool is_loopback(std::string_view host) {
+  if (host == "localhost") return true;
+  const std::string text(host);
+  in_addr v4{};
+  if (::inet_pton(AF_INET, text.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+  in6_addr v6{};
+  if (::inet_pton(AF_INET6, text.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) ||
+         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
+}
+
+bool is_link_local(std::string_view host) {
+  const std::string text(host.substr(0, host.find('%')));
+  in6_addr v6{};
+  return ::inet_pton(AF_INET6, text.c_str(), &v6) == 1 && IN6_IS_ADDR_LINKLOCAL(&v6);
 }
 
 std::string address_text(std::string_view host, std::uint16_t port) {

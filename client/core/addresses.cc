@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <span>
 #include <utility>
 
 #include "client/core/backoff.h"
@@ -19,19 +18,6 @@ namespace {
 constexpr std::size_t kAddressBytes = limits::kNameBytes + 8;  // brackets, colon and port
 constexpr std::size_t kFleet = limits::kDaemons * limits::kAdvertised;
 constexpr std::size_t kNamed = 6;  // addresses in an error text
-
-/// Returns the well-formed, printable addresses among the first `most` of a reply, each once.
-std::vector<std::string> usable(std::span<const std::string> addresses, std::size_t most) {
-  std::vector<std::string> good;
-  for (const std::string& address : addresses.first(std::min(addresses.size(), most))) {
-    const Result<AddressParts> parts = split_address(address);
-    const bool whole = parts && parts->port && !parts->port->empty();
-    if (!whole || address.size() > kAddressBytes) continue;
-    if (printable(address, address.size()) != address) continue;
-    if (std::ranges::find(good, address) == good.end()) good.push_back(address);
-  }
-  return good;
-}
 
 /// Returns the end of the path that begins and ends with the same address, as a text: a -> b -> a.
 /// Returns an empty text if the path has no address twice.
@@ -60,6 +46,29 @@ bool Addresses::several() const {
 
 Duration Addresses::patience(Duration most) const {
   return several() ? std::min(patience_, most) : most;
+}
+
+/// Returns the well-formed, printable addresses among the first `most` of a reply, each once.
+std::vector<std::string> Addresses::usable(std::span<const std::string> addresses,
+                                           std::size_t most) const {
+  std::vector<std::string> good;
+  for (const std::string& address : addresses.first(std::min(addresses.size(), most))) {
+    const Result<AddressParts> parts = split_address(address);
+    const bool whole = parts && parts->port && !parts->port->empty();
+    if (!whole || address.size() > kAddressBytes) continue;
+    if (other_machine_ && is_loopback(parts->host)) continue;
+    if (printable(address, address.size()) != address) continue;
+    if (std::ranges::find(good, address) == good.end()) good.push_back(address);
+  }
+  return good;
+}
+
+std::string Addresses::ignored(const std::vector<std::string>& targets) const {
+  for (const std::string& address : targets) {
+    const Result<AddressParts> parts = split_address(address);
+    if (other_machine_ && parts && is_loopback(parts->host)) return address;
+  }
+  return "";
 }
 
 Addresses::Known* Addresses::find(const std::string& address) {

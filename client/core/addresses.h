@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,11 @@ class Addresses {
 
   // What has happened at current(). `why` is a text for users.
 
+  /// A connection was made. If its peer is on another machine, the loopback addresses that the
+  /// daemon there names are ignored until the next connection: they belong to that machine.
+  void connected(bool other_machine) { other_machine_ = other_machine; }
+  /// Returns the first of these addresses that is ignored for this reason; empty if there is none.
+  std::string ignored(const std::vector<std::string>& targets) const;
   /// The client tries this address again.
   void stay(std::string why);
   /// Chooses the next address. Returns whether this round goes on: if not, the caller must wait
@@ -72,6 +78,7 @@ class Addresses {
   Known* find(const std::string& address);
   void note(std::string why, bool tried);
   void go(std::string address);
+  std::vector<std::string> usable(std::span<const std::string> addresses, std::size_t most) const;
 
   std::vector<Known> known_;   // the given addresses first
   std::size_t given_ = 0;      // number of given addresses
@@ -81,6 +88,7 @@ class Addresses {
   std::vector<std::string> targets_;  // of the last redirect, which were not tried yet
   std::vector<std::string> path_;     // of the last redirects in a row
   unsigned redirects_ = 0;            // since served()
+  bool other_machine_ = false;        // see connected()
   std::string slow_;                  // the address that was last left because it was slow
   bool patient_ = false;              // a daemon was slow in this round
   Duration patience_ = kPatience;

@@ -72,8 +72,9 @@ void Core::dialling() {
   if (state_ == State::away) state_ = State::dialling;
 }
 
-void Core::connected(TimePoint now) {
+void Core::connected(TimePoint now, bool other_machine) {
   if (state_ != State::dialling) return;  // finish() came first
+  addresses_.connected(other_machine);
   state_ = State::hello_sent;
   hello_sent_at_ = now;
   output_.assign(native::kMagic);

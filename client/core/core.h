@@ -56,9 +56,9 @@ class Core {
   /// time-out of the call.
   std::uint64_t call(Request request, Duration limit, TimePoint now);
   /// Reports that the owner starts to connect to address(). The owner must then call connected() or
-  /// closed() exactly once.
+  /// closed() exactly once. `other_machine` says that the daemon is not on this machine.
   void dialling();
-  void connected(TimePoint now);
+  void connected(TimePoint now, bool other_machine = false);
   /// Reports that the connection has ended or could not be made. `why` is a text for users.
   /// `refused` means that no process listens at the address.
   void closed(const std::string& why, TimePoint now, bool refused = false);

@@ -6,6 +6,7 @@
 #include "client/core/core.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::client {
 namespace {
@@ -64,6 +65,12 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
 void Core::not_owner(const Failure& reason, TimePoint now) {
   std::string why = "it does not own the job: " + reason.detail;
   if (!addresses_.redirect(why, reason.addresses)) {
+    if (const std::string local = addresses_.ignored(reason.addresses); !local.empty()) {
+      why += format(
+          "; it names {}, which only its own machine can reach: give the daemon there "
+          "another --advertise",
+          printable(local, limits::kNameShown));
+    }
     return turned_away(std::move(why), now, reason.retry_after);
   }
   why_ = std::move(why);

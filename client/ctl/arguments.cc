@@ -27,7 +27,7 @@ struct Words {
   std::string endpoint = "main";
   std::string run;
   std::string world_size = "0";
-  bool idle = false;
+  std::optional<std::string> idle;
   bool help = false;
   bool version = false;
 };
@@ -36,7 +36,8 @@ struct Option {
   std::string_view names;  ///< with commas between, as CLI11 takes them
   std::string_view value;  ///< placeholder
   std::string_view sentence;
-  std::variant<std::string Words::*, bool Words::*> word;
+  /// The third kind takes a value or none, and then holds an empty text.
+  std::variant<std::string Words::*, bool Words::*, std::optional<std::string> Words::*> word;
 };
 
 struct Command {
@@ -69,7 +70,10 @@ const std::vector<Command>& all_commands() {
       {"rm",
        {"NAME"},
        "remove a job with all its runs, if nobody is connected to it",
-       {{"--idle", "", "in place of NAME: all jobs without sessions and endpoints", &Words::idle}}},
+       {{"--idle", "[TIME]",
+         "in place of NAME: all jobs without sessions and endpoints; with a TIME\n"
+         "such as 30m or 2h, only those without sessions for that long",
+         &Words::idle}}},
       {"lease",
        {"NAME"},
        "lease a port for PyTorch trainers of a job, and print its variables",
@@ -242,6 +246,9 @@ class Line {
       const std::string names(option.names);
       if (const auto* const text = std::get_if<std::string Words::*>(&option.word)) {
         to.add_option(names, words.**text);
+      } else if (const auto* const perhaps =
+                     std::get_if<std::optional<std::string> Words::*>(&option.word)) {
+        to.add_option(names, words.**perhaps)->expected(0, 1)->default_str("");
       } else {
         to.add_flag(names, words.*std::get<bool Words::*>(option.word));
       }
@@ -300,7 +307,13 @@ Result<Parsed> parse(const std::vector<std::string>& words,
                           quoted_word(given.world_size), limits::kWorldSize));
   }
   out.world_size = *world_size;
-  out.idle = given.idle;
+  if (given.idle) {
+    out.idle = given.idle->empty() ? Duration{0} : parse_duration(*given.idle, limits::kTimeoutMax);
+    if (!out.idle) {
+      return refused(format("--idle is {}: expected no value, or a time such as 30m or 2h",
+                            quoted_word(*given.idle)));
+    }
+  }
   out.endpoint = given.endpoint;
   out.run = given.run;
   auto daemons = find_daemons(given.daemon, environment);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct Arguments {
   bool json = false;
   std::string command;
   std::vector<std::string> operands;  ///< as many as the command needs
-  bool idle = false;                  ///< of rm: all jobs that nobody uses
+  /// Of rm: removes all jobs that nobody has used for so long.
+  std::optional<Duration> idle = {};
   // of lease
   std::string endpoint = "main";
   std::string run = {};

@@ -285,20 +285,32 @@ Outcome remove_one(const Arguments& of, const std::string& name) {
   return {0, format("removed {}\n", name), {}};
 }
 
-/// Removes the jobs that have neither a connected session nor an endpoint. A job that somebody uses
-/// meanwhile is not removed: the daemon refuses it.
+/// Returns whether the run has a session, or had one less than `limit` ago. A run that no daemon
+/// has loaded counts as used if there is a limit, because nobody knows since when it is idle.
+bool is_used(const json::value& run, Duration limit) {
+  const std::string sessions = cell(run, "/sessions");
+  if (sessions.empty()) return limit > Duration{0};
+  if (sessions != "0") return true;
+  boost::system::error_code none;
+  const json::value* const idle = run.find_pointer("/idle_seconds", none);
+  const double seconds = idle == nullptr ? 0 : idle->to_number<double>();
+  return std::chrono::duration<double>(seconds) < limit;
+}
+
+/// Removes the jobs that have neither a connected session nor an endpoint, and whose runs are idle
+/// for as long as --idle says. A job that somebody uses meanwhile is not removed: the daemon
+/// refuses it.
 Outcome remove_idle(const Arguments& of) {
   const AllRuns all = all_runs(of);
   if (!all.page.body) return all.page.failed;
   if (!all.silent.empty()) return {exit_code::kTryAgain, "", all.silent};  // it may have sessions
   std::map<std::string, bool> used;
   for (const auto& [name, run] : all.runs) {
-    const std::string sessions = cell(run, "/sessions");
-    used[name.first] = used[name.first] || (!sessions.empty() && sessions != "0");
+    used[name.first] = used[name.first] || is_used(run, *of.idle);
   }
   Outcome sum;
-  for (const auto& [name, is_used] : used) {
-    if (is_used) continue;
+  for (const auto& [name, in_use] : used) {
+    if (in_use) continue;
     const Page page = page_of(ask_any(of, {.path = "/v1/jobs/" + in_path(name) + "/endpoints"}));
     if (page.body && !list_in(*page.body, "endpoints").empty()) continue;
     const Outcome one = page.body ? remove_one(of, name) : page.failed;

@@ -156,7 +156,7 @@ void Connection::State::make_connection(Lock& lock) {
   lock.lock();
   if (made) {
     socket = std::move(*made);
-    core.connected(boot_time());
+    core.connected(boot_time(), peer_is_elsewhere(socket));
   } else {
     core.closed(made.error().detail, boot_time(), made.error().code == Code::not_found);
   }
@@ -247,8 +247,8 @@ Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::
   flush();
   settle();
   while (!slot.reply) {
-    // The caller watches its own deadline, because the connection's thread may be busy with a slow
-    // look-up of a host name.
+    // The caller watches its own deadline, because the connection's thread may be busy with an
+    // attempt to connect.
     const std::optional<TimePoint> deadline = core.deadline_of(id);
     C10DD_ASSERT(deadline.has_value());
     const TimePoint now = boot_time();

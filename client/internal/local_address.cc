@@ -1,42 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/internal/local_address.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <memory>
-
+#include "client/internal/resolver.h"
 #include "client/internal/socket.h"
+#include "protocol/address.h"
 
 namespace c10dd::client {
 namespace {
 
+constexpr Duration kPatience = std::chrono::seconds(5);  // for the look-up of a new name
+
+std::string text_of(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST] = {};
+  getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
 /// Returns the local address from which packets to `to` are sent; empty if there is no route.
-std::string source_address(const addrinfo& to) {
+std::string source_address(const SocketAddress& to) {
   // Connecting a datagram socket selects the route and sends nothing.
-  const Descriptor socket(::socket(to.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket || connect(socket.get(), to.ai_addr, to.ai_addrlen) != 0) return {};
+  const Descriptor socket(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket || connect(socket.get(), to.get(), to.size()) != 0) return {};
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   auto* address = reinterpret_cast<sockaddr*>(&own);
-  char text[NI_MAXHOST];
-  if (getsockname(socket.get(), address, &size) != 0) return {};
-  if (getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) return {};
-  return text;
+  return getsockname(socket.get(), address, &size) == 0 ? text_of(address, size) : "";
+}
+
+/// Returns whether other machines can use the address as it is.
+bool is_common(const std::string& address) {
+  return !address.empty() && !is_loopback(address) && !is_link_local(address);
+}
+
+/// Returns the first common address of an interface that is up; empty if there is none.
+std::string address_of_an_interface(int family) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return {};
+  std::string found;
+  for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
+    if ((one->ifa_flags & IFF_UP) == 0) continue;
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::string address = text_of(one->ifa_addr, size);
+    if (is_common(address)) found = std::move(address);
+  }
+  freeifaddrs(all);
+  return found;
 }
 
 }  // namespace
 
+std::string own_address() {
+  // Addresses of documentation (RFC 5737 and 3849): no machine has them, so they take the default
+  // route.
+  for (const char* somewhere : {"192.0.2.1", "2001:db8::1"}) {
+    std::string address = local_address_towards(somewhere, "9");
+    if (is_common(address)) return address;
+  }
+  std::string address = address_of_an_interface(AF_INET);
+  return address.empty() ? address_of_an_interface(AF_INET6) : address;
+}
+
 std::string local_address_towards(const std::string& host, const std::string& port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return {};
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
+  const auto found = resolve({host, port}, -1, kPatience);
   std::string address;
-  for (const addrinfo* to = found; to != nullptr && address.empty(); to = to->ai_next) {
-    address = source_address(*to);
+  for (std::size_t i = 0; found && address.empty() && i < found->size(); ++i) {
+    address = source_address((*found)[i]);
   }
   return address;
 }

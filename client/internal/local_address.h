@@ -11,4 +11,9 @@ namespace c10dd::client {
 /// unknown or has no route. Sends nothing to `host`, but may block on the name look-up.
 std::string local_address_towards(const std::string& host, const std::string& port);
 
+/// Returns the numeric address of this machine on its default route, IPv4 before IPv6. Without such
+/// a route returns the first address of an interface that is up. Returns an empty string if the
+/// machine has loopback and link-local addresses only. Sends nothing.
+std::string own_address();
+
 }  // namespace c10dd::client

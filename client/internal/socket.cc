@@ -13,37 +13,20 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdint>
-#include <memory>
 #include <system_error>
 
+#include "client/internal/resolver.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
 
 namespace c10dd::client {
 namespace {
 
-using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-Result<AddressList> resolve(const std::string& host, const std::string& port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  if (error != 0) {  // AI_ADDRCONFIG ignores loopback addresses: retry without this flag
-    hints.ai_flags = AI_NUMERICSERV;
-    error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  }
-  if (error == 0) return AddressList(found, &freeaddrinfo);
-  const std::string text = error == EAI_SYSTEM ? error_text(errno) : gai_strerror(error);
-  return failure(Code::unavailable, "host name {} cannot be resolved: {}", host, text);
-}
-
 /// Connects the socket. Returns 0, or the error number: ETIMEDOUT after `patience`, EINTR if
 /// `interrupt` became readable.
-int connect_to(const Descriptor& socket, const addrinfo& to, int interrupt, Duration patience) {
-  if (connect(socket.get(), to.ai_addr, to.ai_addrlen) == 0) return 0;
+int connect_to(const Descriptor& socket, const SocketAddress& to, int interrupt,
+               Duration patience) {
+  if (connect(socket.get(), to.get(), to.size()) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   pollfd polled[] = {{socket.get(), POLLOUT, 0}, {interrupt, POLLIN, 0}};
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
@@ -90,20 +73,20 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
     return failure(Code::invalid_argument, "address {}: {}", address,
                    parts ? "the port is missing" : parts.error().detail);
   }
-  Result<AddressList> found = resolve(std::string(parts->host), std::string(*parts->port));
+  const NamedServer server{std::string(parts->host), std::string(*parts->port)};
+  Result<std::vector<SocketAddress>> found = resolve(server, interrupt, patience);
   if (!found) return found.error();
   int error = 0;
   bool refused = false;
   bool silent = false;
-  for (const addrinfo* to = found->get(); to != nullptr; to = to->ai_next) {
-    Descriptor socket(
-        ::socket(to->ai_family, to->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, to->ai_protocol));
+  for (const SocketAddress& to : *found) {
+    Descriptor socket(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket) {
       error = errno;
       continue;
     }
     set_options(socket);
-    error = connect_to(socket, *to, interrupt, patience);
+    error = connect_to(socket, to, interrupt, patience);
     if (error == 0) return socket;
     if (error == EINTR) break;  // interrupted: try no further address
     const bool no_route = error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
@@ -115,6 +98,20 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
   const bool none_listens = refused && !silent && error != EINTR;
   return failure(none_listens ? Code::not_found : Code::unavailable,
                  "connect: " + error_text(error));
+}
+
+bool peer_is_elsewhere(const Descriptor& socket) {
+  const auto host_of = [&](auto get_name) -> std::string {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    auto* of = reinterpret_cast<sockaddr*>(&address);
+    char text[NI_MAXHOST] = {};
+    if (get_name(socket.get(), of, &size) != 0) return "";
+    getnameinfo(of, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+    return text;
+  };
+  const std::string peer = host_of(getpeername);
+  return !peer.empty() && !is_loopback(peer) && peer != host_of(getsockname);
 }
 
 std::string first_words(const std::string& address, std::string_view probe, int interrupt,

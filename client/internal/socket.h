@@ -31,11 +31,15 @@ class Descriptor {
 
 /// Connects to host:port ([host]:port for IPv6) and returns a non-blocking socket. Tries all
 /// addresses of the name in turn, each for at most `patience`, and stops when `interrupt` becomes
-/// readable. Resolves the name first, which may take longer than `patience`. Fails with
+/// readable. Resolves the name first (resolver.h), for at most `patience`, too. Fails with
 ///   Code::not_found         if the server's machine refused: no process listens at the address
 ///   Code::invalid_argument  if `address` has no port
 ///   Code::unavailable       otherwise
 Result<Descriptor> dial(const std::string& address, int interrupt, Duration patience);
+
+/// Returns whether the peer of a connected TCP socket is on another machine: the addresses of both
+/// ends differ, and the peer's is no loopback address.
+bool peer_is_elsewhere(const Descriptor& socket);
 
 /// Opens a separate connection to the address, sends `probe`, and returns the first bytes of the
 /// reply, at most 512; empty if there is no reply. Blocks up to `patience` for the connection, then

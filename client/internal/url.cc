@@ -33,6 +33,18 @@ Result<HostPort> parse_daemon(std::string_view text, std::string_view address) {
     return bad_url(text, format("the host \"{}\" has a character that is not valid in a host name",
                                 printable(daemon.host, kUrlShown)));
   }
+  if (is_link_local(daemon.host)) {
+    // RFC 6874 writes %25 before the interface, people write %.
+    const std::size_t scope = daemon.host.find('%');
+    if (scope == std::string::npos) {
+      return bad_url(text, format("the host {} is a link-local address, which needs its interface; "
+                                  "write for example [{}%eth0]",
+                                  daemon.host, daemon.host));
+    }
+    if (daemon.host.compare(scope, 3, "%25") == 0 && scope + 3 < daemon.host.size()) {
+      daemon.host.erase(scope + 1, 2);
+    }
+  }
   if (!parts->port) return daemon;
   const auto number = parse_number<std::uint16_t>(*parts->port);
   if (!number || *number == 0) {

@@ -15,14 +15,11 @@
 
 #include "client/internal/local_address.h"
 #include "client/internal/socket.h"
+#include "protocol/address.h"
 #include "protocol/limits.h"
 
 namespace c10dd::run {
 namespace {
-
-bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1";
-}
 
 constexpr std::uint32_t kFirstPort = 10'000;  // below are those of well-known services
 constexpr std::uint32_t kLastPort = 65'535;
@@ -63,7 +60,9 @@ std::string address_towards(const client::Url& url, bool alone) {
     std::string address = client::local_address_towards(daemon.host, std::to_string(daemon.port));
     if (!address.empty() && (alone || !is_loopback(address))) return address;
   }
-  return alone ? "127.0.0.1" : host_name();
+  if (alone) return "127.0.0.1";
+  const std::string own = client::own_address();
+  return own.empty() ? host_name() : own;
 }
 
 std::string free_port() {

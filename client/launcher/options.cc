@@ -306,20 +306,7 @@ std::string random_name() {
 void refuse(const std::string& text) { throw Fatal(exit_code::kUsage, text); }
 
 Duration parse_duration(const std::string& option, const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
-  constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1},   {"s", 1},    {"ms", 1e-3},
-                                                            {"m", 60}, {"min", 60}, {"h", 3600}};
-  std::optional<double> seconds;
-  for (const auto& [name, factor] : kUnits) {
-    if (error == std::errc() && unit == name) seconds = value * factor;
-  }
-  const double most = std::chrono::duration<double>(limits::kTimeoutMax).count();
-  if (seconds && std::isfinite(*seconds) && *seconds >= 0 && *seconds <= most) {
-    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds));
-  }
+  if (const auto parsed = c10dd::parse_duration(text, limits::kTimeoutMax)) return *parsed;
   refuse(format("{} is {}: expected a duration such as 500ms, 15s, 10m or 2h, at most {}h", option,
                 in_quotes(text),
                 std::chrono::floor<std::chrono::hours>(limits::kTimeoutMax).count()));

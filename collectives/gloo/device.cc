@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "client/internal/fork_guard.h"
+#include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -56,35 +57,40 @@ Interfaces interfaces_of_environment() {
   return found;
 }
 
-/// Returns the first IP address of the interface, as text; empty if it has none.
+/// Returns true if this machine can bind a socket to the address. Otherwise returns false and sets
+/// errno.
+bool can_bind(const sockaddr* address, socklen_t size) {
+  const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const bool bound = bind(fd, address, size) == 0;
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return bound;
+}
+
+/// Returns the first IP address of the interface that this machine can bind, as text. A new IPv6
+/// address cannot be bound for a moment. If none can be bound, returns the first; empty if the
+/// interface has none.
 std::string address_of_interface(const std::string& name) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return "";
   std::string address;
-  for (const ifaddrs* one = all; one != nullptr && address.empty(); one = one->ifa_next) {
+  bool found = false;
+  for (const ifaddrs* one = all; one != nullptr && !found; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || name != one->ifa_name) continue;
     const int family = one->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
     const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     char text[NI_MAXHOST];
-    if (getnameinfo(one->ifa_addr, length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0) {
-      address = text;
+    if (getnameinfo(one->ifa_addr, length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0) {
+      continue;
     }
+    found = can_bind(one->ifa_addr, length);
+    if (found || address.empty()) address = text;
   }
   freeifaddrs(all);
   return address;
-}
-
-/// Returns true if this machine can bind a socket to the address. Otherwise returns false and sets
-/// errno.
-bool can_bind(const addrinfo& address) {
-  const int fd = socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  const bool bound = bind(fd, address.ai_addr, address.ai_addrlen) == 0;
-  const int error = errno;
-  close(fd);
-  errno = error;
-  return bound;
 }
 
 /// Resolves `name`. Returns, as text, the first address to which this machine can bind a socket.
@@ -101,7 +107,7 @@ Result<std::string> own_address(const std::string& name) {
   int refused = 0;
   for (const addrinfo* one = found; one != nullptr && address.empty(); one = one->ai_next) {
     char text[NI_MAXHOST];
-    if (!can_bind(*one)) {
+    if (!can_bind(one->ai_addr, one->ai_addrlen)) {
       refused = errno;
     } else if (getnameinfo(one->ai_addr, one->ai_addrlen, text, sizeof(text), nullptr, 0,
                            NI_NUMERICHOST) == 0) {
@@ -110,9 +116,14 @@ Result<std::string> own_address(const std::string& name) {
   }
   freeaddrinfo(found);
   if (!address.empty()) return address;
+  const bool link_local = is_link_local(name) && name.find('%') == std::string::npos;
   return failure(Code::invalid_argument,
                  "gloo: address \"{}\" cannot be bound on this machine: {}{}", name,
-                 std::strerror(refused), kHint);
+                 link_local ? "it is a link-local address, which needs the name of its interface, "
+                              "such as " +
+                                  name + "%eth0"
+                            : std::strerror(refused),
+                 kHint);
 }
 
 /// The devices of this process. Each has a thread, so groups share them: there are at most as many

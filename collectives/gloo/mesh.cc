@@ -29,6 +29,7 @@ using ::gloo::transport::tcp::Address;
 
 // Gloo waits for a connection five times as long as the pair's time-out.
 constexpr int kGlooConnectFactor = 5;
+constexpr Duration kGiveUpPatience = std::chrono::seconds(10);
 
 /// Returns the bytes of the address and port, in network byte order. For IPv6, the scope id follows
 /// in host byte order. The result has 6 bytes for IPv4 and 22 bytes for IPv6.
@@ -136,6 +137,16 @@ Failure no_address(Rank rank, const std::string& why) {
   return failure(Code::unavailable, "gloo: rank {} {}", rank, why);
 }
 
+/// Gives a link-local address of a peer the scope of this rank's own address: the exchanged number
+/// counts the interfaces of the peer's machine.
+void localize(sockaddr_storage& theirs, const sockaddr_storage& own) {
+  if (theirs.ss_family != AF_INET6) return;
+  auto& to = reinterpret_cast<sockaddr_in6&>(theirs);
+  if (!IN6_IS_ADDR_LINKLOCAL(&to.sin6_addr)) return;
+  const bool v6 = own.ss_family == AF_INET6;
+  to.sin6_scope_id = v6 ? reinterpret_cast<const sockaddr_in6&>(own).sin6_scope_id : 0;
+}
+
 /// Creates one pair (Gloo's end of a connection) per peer, and exchanges the pairs' addresses.
 Result<Addresses> exchange_addresses(const BackendSetup& setup, Transport& transport) {
   std::vector<std::string> parts(setup.world.size);
@@ -153,8 +164,10 @@ Result<Addresses> exchange_addresses(const BackendSetup& setup, Transport& trans
   for (Rank peer = 0; peer < setup.world.size; ++peer) {
     if (peer == setup.world.rank) continue;
     const std::string& part = (*reply)[peer];
-    if (expand(part, found.theirs[peer]))
-      continue;  // its first byte may be kNoAddress, as of 33.1.2.3
+    if (expand(part, found.theirs[peer])) {  // its first byte may be kNoAddress, as of 33.1.2.3
+      localize(found.theirs[peer], found.own[peer]);
+      continue;
+    }
     if (part.starts_with(kNoAddress)) return no_address(peer, part.substr(1));
     return failure(
         Code::invalid_argument,
@@ -180,6 +193,15 @@ Result<void> check_families(const Addresses& addresses, Rank self) {
   return {};
 }
 
+/// Tells all ranks that this one has no address for them. Ranks that come later than after
+/// kGiveUpPatience only see that the exchange has failed. Returns the failure of this rank.
+Failure give_up(const BackendSetup& setup, const std::string& why) {
+  BackendSetup bounded = setup;
+  bounded.options.open_timeout = std::min<Duration>(setup.options.open_timeout, kGiveUpPatience);
+  transpose(bounded, std::vector<std::string>(setup.world.size, kNoAddress + why));
+  return no_address(setup.world.rank, why);
+}
+
 /// A device of Gloo, and the connections that it makes, which are not connected yet.
 struct Draft {
   Mesh mesh;
@@ -188,7 +210,10 @@ struct Draft {
 
 Result<Draft> draft(const BackendSetup& setup) {
   auto device = open_device(setup);
-  if (!device) return device.error();
+  if (!device) {
+    give_up(setup, "has no address to listen on: " + device.error().detail);
+    return device.error();
+  }
   const auto patience =
       std::chrono::ceil<std::chrono::milliseconds>(setup.options.open_timeout / kGlooConnectFactor);
   auto inner = (*device)->createContext(static_cast<int>(setup.world.rank),
@@ -198,12 +223,6 @@ Result<Draft> draft(const BackendSetup& setup) {
   Result<Addresses> addresses = exchange_addresses(setup, *mesh.transport);
   if (!addresses) return addresses.error();
   return Draft{std::move(mesh), std::move(*addresses)};
-}
-
-/// Tells all ranks that this one has no address for them. Returns the failure of this rank.
-Failure give_up(const BackendSetup& setup, const std::string& why) {
-  transpose(setup, std::vector<std::string>(setup.world.size, kNoAddress + why));
-  return no_address(setup.world.rank, why);
 }
 
 /// Exchanges addresses again, after those of `first` were mixed: a rank that had a loopback address

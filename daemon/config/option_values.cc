@@ -142,15 +142,6 @@ Result<void> set_listen(Options& options, const std::string& text) {
   return {};
 }
 
-bool is_loopback(const std::string& host) {
-  if (host == "localhost") return true;
-  in_addr v4{};
-  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
-  in6_addr v6{};
-  if (::inet_pton(AF_INET6, host.c_str(), &v6) != 1) return false;
-  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
-}
-
 Result<void> set_flag(bool& value, const std::string& text) {
   if (text != "true" && text != "false") return refused(text, "is neither true nor false");
   value = text == "true";
@@ -262,6 +253,9 @@ Result<void> set_advertise(Options& options, const std::string& text) {
     }
     if (host == "0.0.0.0" || host == "::") {
       return refused(address, "nobody can connect to that host");
+    }
+    if (is_link_local(host)) {
+      return refused(address, "it is a link-local address, which means something else elsewhere");
     }
     if (std::ranges::count(addresses, address) > 1) return refused(address, "it is there twice");
   }

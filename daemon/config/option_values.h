@@ -44,10 +44,6 @@ bool replies_to(const Options& options, std::string_view host);
 /// Returns the addresses of Options::advertise.
 std::vector<std::string> advertised(const Options& options);
 
-/// Returns whether only this machine can connect to `host`. Names are not resolved: every name
-/// except localhost counts as reachable from other machines.
-bool is_loopback(const std::string& host);
-
 /// Returns the absolute path of the state directory, or an empty text if the engine has none.
 std::string state_path(const Options& options);
 

@@ -108,7 +108,7 @@ Maybe BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key, Arriva
   const BarrierState* known = barriers_.find(key);
   if (op.group.empty()) {
     const Relaunch::Way way = relaunch_.make_way(step, key, op.rank, arrival);
-    if (!way) return Reply(way.error());
+    if (!way) return break_if_ranks_differ(step, key, way.error());
     if (*way) return wait_for_absent(step, op, **way);
   } else if (known == nullptr || !known->complete) {
     if (auto reason = check_bound(step, key, op.rank, arrival)) {
@@ -118,7 +118,7 @@ Maybe BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key, Arriva
   }
   Result<const BarrierState*> barrier = barriers_.arrive(
       key, op.rank, std::move(arrival), sessions_, step.next, step.now, step.out.rows);
-  if (!barrier) return barrier.error();
+  if (!barrier) return break_if_ranks_differ(step, key, barrier.error());
   if (!op.group.empty() && !(*barrier)->complete) {
     if (auto reason = can_not_complete(key, **barrier, step.now)) {
       fail(step, key, std::move(*reason));
@@ -127,6 +127,20 @@ Maybe BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key, Arriva
   if (!(*barrier)->complete) return waits_.block(step, without_load(op), op.timeout);
   if ((*barrier)->revision == step.next && !(*barrier)->broken) released(step, key);
   return waits_.ready(step, op);
+}
+
+/// Returns the reply to an arrival that failed. If the ranks of an unfinished barrier disagree,
+/// breaks the barrier first, so that the ranks that wait are told at once, too.
+Reply BarrierOps::break_if_ranks_differ(Step& step, const BarrierKey& key, Failure reason) {
+  const BarrierState* barrier = barriers_.find(key);
+  const bool differ = reason.code == Code::size_mismatch && barrier != nullptr;
+  if (!differ || barrier->complete || planted(Planted::disagreement_told_once)) {
+    return Reply(std::move(reason));
+  }
+  fail(step, key, reason);
+  step.observe(step.next);
+  reason.recorded = true;
+  return Reply(std::move(reason));
 }
 
 bool BarrierOps::arrived_before(const SessionId& session, const Request& request) const {

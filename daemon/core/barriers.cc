@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "daemon/core/disagreement.h"
 #include "daemon/core/planted.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
@@ -42,27 +43,6 @@ std::size_t bytes_of(const Arrival& arrival) {
   return bytes;
 }
 
-Result<void> check_against(const BarrierKey& key, const BarrierState& barrier, Rank rank,
-                           const Arrival& arrival) {
-  if (arrival.world_size != barrier.world_size) {
-    return failure(Code::size_mismatch, "{}: rank {} says world size {}, the first arrival said {}",
-                   describe(key), rank, arrival.world_size, barrier.world_size);
-  }
-  if (arrival.shape != barrier.shape || arrival.root != barrier.root) {
-    return failure(Code::size_mismatch,
-                   "{}: rank {} has a different shape or root from the first arrival; all ranks "
-                   "must ask for the same, as those of a process group with one backend do",
-                   describe(key), rank);
-  }
-  if (!barrier.complete &&
-      (arrival.group != barrier.group || arrival.participants != barrier.participants)) {
-    return failure(Code::size_mismatch,
-                   "{}: rank {} names different participants from those of the first arrival",
-                   describe(key), rank);
-  }
-  return {};
-}
-
 /// Returns whether the restored rows of a barrier are consistent. A complete barrier must have no
 /// arrivals, except a released exchange, which must have the arrivals of all ranks.
 bool fits_together(const BarrierKey& key, const BarrierState& barrier) {
@@ -70,7 +50,7 @@ bool fits_together(const BarrierKey& key, const BarrierState& barrier) {
   if (barrier.broken) return barrier.arrivals.empty();
   if (key.kind == BarrierKey::Kind::barrier) return barrier.arrivals.empty();
   return barrier.arrivals.size() == barrier.world_size &&
-         check_against(key, barrier, 0, barrier.arrivals.begin()->second).has_value();
+         !difference(barrier, barrier.arrivals.begin()->second);
 }
 
 }  // namespace
@@ -118,9 +98,11 @@ const BarrierState* Barriers::find(const BarrierKey& key) const {
   return it == barriers_.end() ? nullptr : &it->second;
 }
 
-Result<void> Barriers::check_same(const BarrierKey& key, Rank rank, const Arrival& arrival) const {
+Result<void> Barriers::check_same(const BarrierKey& key, Rank rank, const Arrival& arrival,
+                                  const Sessions& sessions) const {
   const BarrierState* barrier = find(key);
-  return barrier == nullptr ? Result<void>() : check_against(key, *barrier, rank, arrival);
+  const auto what = barrier == nullptr ? std::nullopt : difference(*barrier, arrival);
+  return what ? disagreement(key, *barrier, rank, arrival, *what, sessions) : Result<void>();
 }
 
 Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, Arrival arrival,
@@ -129,7 +111,7 @@ Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, A
   const BarrierState* known = find(key);
   if (known != nullptr) {
     if (known->broken) return known;
-    if (Result<void> same = check_against(key, *known, rank, arrival); !same) return same.error();
+    if (Result<void> same = check_same(key, rank, arrival, sessions); !same) return same.error();
     const SessionId* who = known->holder(rank);
     if (who != nullptr && *who != arrival.session) {
       return failure(Code::rank_taken, "{}: rank {} has already arrived from another session",
@@ -442,7 +424,7 @@ Result<void> Barriers::restore_arrival(const BarrierKey& key, std::uint64_t rank
     good = check_parts(key, static_cast<Rank>(rank), *arrival).has_value();
   }
   if (good && !barrier.arrivals.empty()) {
-    good = check_against(key, barrier, static_cast<Rank>(rank), *arrival).has_value();
+    good = !difference(barrier, *arrival);
   }
   if (!good) return failure(Code::malformed, "damaged arrival row");
   barrier.world_size = arrival->world_size;

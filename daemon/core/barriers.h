@@ -112,7 +112,8 @@ class Barriers {
   /// Compares an arrival with the first arrival of its barrier. Fails with size_mismatch if the
   /// world size, the shape or the root differs. While the barrier is not complete, also fails if
   /// the group or the participants differ.
-  Result<void> check_same(const BarrierKey& key, Rank rank, const Arrival& arrival) const;
+  Result<void> check_same(const BarrierKey& key, Rank rank, const Arrival& arrival,
+                          const Sessions& sessions) const;
 
   /// Breaks a barrier that is not complete. Every rank gets `reason` as the outcome, even a rank
   /// that arrives later.

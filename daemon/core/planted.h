@@ -18,6 +18,7 @@ enum class Planted {
   expiry_not_replaced,    ///< fault: a key that is set again keeps its old expiry
   prefix_row_lost,        ///< fault: keys that were removed by prefix come back after a restart
   guests_forgotten,       ///< fault: sessions named only in barriers never expire after a restart
+  disagreement_told_once,  ///< fault: only one of the ranks that disagree is told
   below_min,              ///< fault: a generation forms with too few members
   quorum_of_half,         ///< fault: half of the living members are enough for a quorum
   generation_reused,      ///< fault: a changed member list keeps its generation number

@@ -41,7 +41,7 @@ Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
     if (concerned || planted(Planted::old_failure_repeated)) return std::nullopt;
     return leave_behind(step, key, rank, {});
   }
-  if (Result<void> same = barriers_.check_same(key, rank, arrival); !same) {
+  if (Result<void> same = barriers_.check_same(key, rank, arrival, sessions_); !same) {
     step.observe(state->revision);
     return leave_behind(step, key, rank, same);
   }

@@ -40,6 +40,7 @@ void add_counts(const core::JobReport& job, boost::json::object& out) {
   out["queue_items"] = job.stats.queue_items;
   out["sessions"] = job.stats.sessions;
   out["waiters"] = job.stats.waiters;
+  out["idle_seconds"] = seconds_of(job.idle);
 }
 
 boost::json::value owner_json(const core::RunOwner& of) {

@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from daemon import BIN, Daemon, reserve_port
+from daemon import BIN, SLOWDOWN, Daemon, reserve_port
 from fleet_test import Fleet, LEASE, PATIENCE
 from tcpstore_wire import Client as Rank
 from wire import Wire
@@ -205,12 +205,33 @@ class Alone(unittest.TestCase):
                     gone.set("k", "v")
             user.hello(job="used")
             self.assertEqual(0, ctl(*own, "lease", "leased")[0])
+            self.assertEqual((0, "", ""), ctl(*own, "rm", "--idle", "1h"), "none is idle for so long")
+            page = {row["job"]: row["idle_seconds"] for row in json.loads(daemon.http("/v1/jobs")[1])["jobs"]}
+            self.assertEqual(0, page["used"])
+            self.assertGreater(page["idle-1"], 0)
             self.assertEqual((0, "removed idle-1\nremoved idle-2\n", ""), ctl(*own, "rm", "--idle"))
             self.assertEqual({"used", "leased"}, {row["JOB"] for row in rows(ctl(*own, "jobs")[1])})
             code, _, error = ctl(*own, "rm", "used")
             self.assertEqual(75, code)
             self.assertIn("in use", error)
-            self.assertEqual(64, ctl(*own, "rm", "--idle", "used")[0])
+            for wrong in ("used", "-1", "1d", "1e99h", "nan"):
+                code, _, error = ctl(*own, "rm", f"--idle={wrong}")
+                self.assertEqual(64, code)
+                self.assertIn(f'--idle is "{wrong}": expected no value, or a time such as 30m or 2h', error)
+            with contextlib.closing(Wire(daemon.address)) as gone:
+                gone.hello(job="late")
+                gone.set("k", "v")
+            self.await_idle(daemon, "late", 0.3)
+            self.assertEqual((0, "removed late\n", ""), ctl(*own, "rm", "--idle", "300ms"))
+
+    def await_idle(self, daemon, job, seconds):
+        end = time.monotonic() + 10 * SLOWDOWN
+        while True:
+            self.assertLess(time.monotonic(), end)
+            page = {row["job"]: row["idle_seconds"] for row in json.loads(daemon.http("/v1/jobs")[1])["jobs"]}
+            if page[job] >= seconds:
+                return
+            time.sleep(0.05)
 
     def test_a_lease_that_has_no_room_says_so(self):
         with Daemon("--endpoint-ports", "29990-29990") as daemon:

@@ -66,6 +66,33 @@ TEST_F(ClientDaemon, NamesARankThatHasClosedItsClient) {
   }
 }
 
+TEST_F(ClientDaemon, TellsAllRanksAtOnceThatTheirWorldSizesDiffer) {
+  const std::vector<std::shared_ptr<Client>> clients = {connect(0), connect(1), connect(2)};
+  const auto called = [&](Rank rank, std::uint32_t size) {
+    return std::async(std::launch::async, [&, rank, size]() -> std::string {
+      try {
+        clients[rank]->exchange(
+            "addresses", {"a"},
+            {.rank = rank, .world_size = size, .shape = ExchangeShape::all, .timeout = 60s});
+      } catch (const Error& error) {
+        return std::string(name_of(error.code())) + ": " + error.what();
+      }
+      return "passed";
+    });
+  };
+  auto first = called(0, 3);
+  auto second = called(1, 3);
+  const auto begun = std::chrono::steady_clock::now();
+  auto odd = called(2, 4);
+  for (auto* one : {&first, &second, &odd}) {
+    const std::string text = one->get();
+    EXPECT_TRUE(text.starts_with("size_mismatch: exchange \"addresses\"")) << text;
+    EXPECT_NE(text.find(" on node2 (pid "), std::string::npos) << text;
+    EXPECT_NE(text.find("says world size "), std::string::npos) << text;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 20s);
+}
+
 TEST_F(ClientDaemon, SaysAtWhichBarrierTheDaemonWasUnreachable) {
   ClientOptions options;
   options.rank = 0;

@@ -404,8 +404,17 @@ class BadInput(Fleet):
         self.redis_call("HDEL", "c10dd:fleet", "zzz")
         self.wait_for("the end", lambda: self.fleet[0].http("/readyz")[0] == 200)
 
+    def test_an_address_that_only_its_own_machine_reaches(self):
+        daemon = self.daemon("--allow-insecure-listen", "--advertise", "10.0.0.1:29500,127.0.0.1:29500")
+        listen = daemon.command.index("--listen") + 1
+        daemon.command[listen] = daemon.command[listen].replace("127.0.0.1", "0.0.0.0")
+        with daemon:
+            self.assertIn("event=advertises_loopback address=127.0.0.1:29500", daemon.errors())
+            self.assertNotIn("address=10.0.0.1:29500 detail", daemon.errors())
+
     def test_an_address_that_is_none(self):
-        for value, bad, why in (("head1", "head1", "it has no port"), ("a:0", "a:0", "it has no port"),
+        for value, bad, why in (("head1", "head1", "it has no port"),
+                                ("[fe80::1]:29500", "[fe80::1]:29500", "it is a link-local address"), ("a:0", "a:0", "it has no port"),
                                 ("a:1, b:2", " b:2", "the host is no name"), ("a:1,a:1", "a:1", "it is there twice"),
                                 ("0.0.0.0:1", "0.0.0.0:1", "nobody can connect to that host"),
                                 ("[::]:1", "[::]:1", "nobody can connect"), ("x" * 254 + ":1", "xxx", "no name"),

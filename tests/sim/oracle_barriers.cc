@@ -64,12 +64,15 @@ bool is_of_one_call(const Op& op) {
   return is_of_client(detail) || detail.find("it is taken for gone after") != std::string::npos;
 }
 
-/// Checks that all calls have one outcome: released, or broken for one reason.
+/// Checks that all calls have one outcome: released, or broken for one reason. Ranks that disagree
+/// break a barrier, unless it was released before.
 Judgement judge_outcome(const Records& records, const BarrierState& barrier) {
   const Op* broken = nullptr;
   const Op* released = nullptr;
+  const Op* refused = nullptr;
   for (const Op* op : barrier.calls) {
     if (op->good()) released = op;
+    if (op->code() == Code::size_mismatch && !recorded(*op) && op->launch == 0) refused = op;
     if (!recorded(*op)) continue;
     const bool other = broken != nullptr && describe(*broken->reply) != describe(*op->reply) &&
                        !may_be_forgotten(records, barrier);
@@ -77,6 +80,9 @@ Judgement judge_outcome(const Records& records, const BarrierState& barrier) {
       return Violation{"barriers", describe(*op) + ": another outcome than " + describe(*broken)};
     }
     broken = op;
+  }
+  if (refused != nullptr && released == nullptr && !may_be_forgotten(records, barrier)) {
+    return Violation{"barriers", describe(*refused) + ": only this rank is told"};
   }
   const bool mixed = broken != nullptr && released != nullptr;
   if (!mixed || may_be_forgotten(records, barrier)) return std::nullopt;
@@ -170,11 +176,13 @@ Judgement judge_barriers(const Records& records) {
   const auto add = [&](const Op& op, const auto& request, bool exchange) {
     BarrierState& barrier =
         barriers[{op.job, op.launch, request.name, exchange, request.generation, request.sequence}];
-    barrier.world_size = request.world_size;
+    if (op.good() || barrier.world_size == 0) barrier.world_size = request.world_size;
     if (!request.group.empty()) {
       barrier.over = endings.of(op.job, request.group, request.generation);
     }
-    barrier.first_call.try_emplace(request.rank, op.invoked);
+    if (op.code() != Code::size_mismatch) {
+      barrier.first_call.try_emplace(request.rank, op.invoked);
+    }
     barrier.calls.push_back(&op);
     if (op.good()) barrier.first_release = std::min(barrier.first_release, op.answered);
   };

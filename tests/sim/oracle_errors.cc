@@ -49,6 +49,17 @@ bool generation_was_over(const Records& records, const Op& op, Logs& logs) {
   return std::ranges::any_of(log.of(group).formations, newer);
 }
 
+/// Returns true if another call at the barrier of this call says another world size.
+bool ranks_disagree(const Records& records, const Op& op) {
+  const auto* barrier = std::get_if<Barrier>(&op.request);
+  return barrier != nullptr && std::ranges::any_of(records.ops, [&](const Op& other) {
+           const auto* with = std::get_if<Barrier>(&other.request);
+           return with != nullptr && other.job == op.job && with->name == barrier->name &&
+                  with->generation == barrier->generation && with->sequence == barrier->sequence &&
+                  with->world_size != barrier->world_size;
+         });
+}
+
 bool explained(const Records& records, const Op& op, Logs& logs) {
   switch (op.code()) {
     case Code::ok:
@@ -76,7 +87,8 @@ bool explained(const Records& records, const Op& op, Logs& logs) {
       return was_replaced(records, op.client);
     case Code::rank_taken:  // its session has arrived already, or another process has the rank
     case Code::size_mismatch:
-      return op.launch > 0 || session_lost(records, op.client);
+      return op.launch > 0 || session_lost(records, op.client) ||
+             (op.code() == Code::size_mismatch && ranks_disagree(records, op));
     default:
       return false;
   }

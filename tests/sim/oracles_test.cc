@@ -242,6 +242,19 @@ TEST(Oracles, ABarrierWaitsForAll) {
   EXPECT_EQ(oracle(judge_barriers(run.records)), "barriers");
 }
 
+TEST(Oracles, AllRanksAreToldThatTheyDisagree) {
+  const auto judged = [](bool all) {
+    Story run;
+    Failure reason = failure(Code::size_mismatch, "the ranks disagree");
+    reason.recorded = all;
+    run.call(Barrier{"team", 0, 0, 0, 2, {}}, 10, 40, Reply(reason));
+    run.call(Barrier{"team", 0, 0, 1, 3, {}}, 20, 30, Reply(reason));
+    return oracle(judge_barriers(run.records));
+  };
+  EXPECT_EQ(judged(true), "fine");
+  EXPECT_EQ(judged(false), "barriers");
+}
+
 TEST(Oracles, AnExchangeBringsTheRightParts) {
   const auto judged = [](const std::vector<Bytes>& parts) {
     Story run;

@@ -174,9 +174,10 @@ std::optional<Request> Workload::barrier(bool barrier) {
   if (me == team_->members.end()) return std::nullopt;
   place.asked = true;
   const auto rank = static_cast<Rank>(me - team_->members.begin());
-  const auto size = static_cast<std::uint32_t>(team_->members.size());
+  auto size = static_cast<std::uint32_t>(team_->members.size());
   const Duration patience = random_.between(milliseconds(100), seconds(8));
   if (barrier) {
+    if (random_.below(30) == 0) ++size;  // a rank that was started with another world size
     return Barrier{"team", place.generation, place.sequence, rank, size, patience, "", {}};
   }
   const Shape shape = exchange_shape(place.sequence);

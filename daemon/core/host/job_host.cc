@@ -402,8 +402,10 @@ std::size_t JobHost::unfinished() const {
 
 namespace {
 
-JobReport report_on(const JobSlot& slot) {
-  return {slot.name, slot.run, slot.number, slot.job->revision(), slot.job->stats()};
+JobReport report_on(const JobSlot& slot, SteadyTime now) {
+  return {slot.name,         slot.run,
+          slot.number,       slot.job->revision(),
+          slot.job->stats(), slot.attached.empty() ? now - slot.quiet_since : Duration{0}};
 }
 
 }  // namespace
@@ -411,7 +413,7 @@ JobReport report_on(const JobSlot& slot) {
 std::vector<JobReport> JobHost::reports() const {
   std::vector<JobReport> all;
   for (const auto& [number, slot] : jobs_) {
-    if (slot->serving) all.push_back(report_on(*slot));
+    if (slot->serving) all.push_back(report_on(*slot, loop_.now()));
   }
   return all;
 }
@@ -441,7 +443,7 @@ std::vector<RunReport> JobHost::runs_of(std::string_view job) const {
   std::vector<RunReport> all;
   for (const auto& [number, slot] : jobs_) {
     if (!slot->serving || slot->name != job) continue;
-    all.push_back({report_on(*slot), slot->job->details(job_time())});
+    all.push_back({report_on(*slot, loop_.now()), slot->job->details(job_time())});
   }
   return all;
 }

@@ -104,6 +104,7 @@ JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
   JobRef& slot = jobs_[location.number];
   if (!slot) {
     slot = std::make_shared<JobSlot>(*this, job, run, location.number);
+    slot->quiet_since = loop_.now();
     by_name_[{slot->name, slot->run}] = slot;
     if (!planted(Planted::entry_ignored)) slot->entry = location.entry;
     slot->is_volatile ? begin_volatile(slot) : load(slot);
@@ -170,6 +171,7 @@ Failure JobHost::refusal_of(const JobRef& slot) {
 /// Ends an attachment. Does not tell the job, or the connection.
 void JobHost::end(const JobRef& slot, const AttachmentRef& attachment) {
   slot->attached.erase(attachment->from.session);
+  if (slot->attached.empty()) slot->quiet_since = slot->owner.loop_.now();
   attachment->sink = nullptr;
 }
 

@@ -92,6 +92,7 @@ struct JobSlot {
 
   // Sessions.
   std::unordered_map<SessionId, AttachmentRef, SessionIdHash> attached;
+  SteadyTime quiet_since;  ///< when the last of `attached` left, at first when the slot was made
   /// A refused hello whose reply is held by the commit gate, because the refusal shows the job's
   /// state.
   struct Refused {
@@ -137,6 +138,8 @@ struct JobReport {
   JobNumber number = 0;
   Revision revision = 0;
   JobStats stats;
+  /// How long no session has been connected since this daemon serves the job; zero while one is.
+  Duration idle{0};
 };
 
 /// A report on one run of a job, with who waits for what.

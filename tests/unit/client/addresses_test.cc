@@ -101,6 +101,23 @@ TEST(Addresses, AFleetIsCheckedAndBounded) {
   EXPECT_EQ(tried, 1 + limits::kDaemons * limits::kAdvertised);
 }
 
+TEST(Addresses, TheLoopbackAddressesOfAnotherMachineAreIgnored) {
+  const Names local = {"127.0.0.1:1", "[::1]:1", "localhost:1", "127.1.2.3:1"};
+  Addresses a = beginning({"head:1"});
+  a.connected(true);
+  a.welcome(local);
+  EXPECT_FALSE(a.several());
+  EXPECT_FALSE(a.redirect("not the owner", local));
+  EXPECT_EQ(a.ignored(local), "127.0.0.1:1");
+  EXPECT_EQ(a.ignored({"10.0.0.1:1"}), "");
+  ASSERT_TRUE(a.redirect("not the owner", {"127.0.0.1:1", "10.0.0.1:1"}));
+  EXPECT_EQ(a.current(), "10.0.0.1:1");
+  a.connected(false);
+  a.welcome(local);
+  EXPECT_TRUE(a.several()) << "this daemon is on the same machine";
+  EXPECT_EQ(a.ignored(local), "");
+}
+
 TEST(Addresses, ARedirectGoesFirstThenTheOthersOfARound) {
   Addresses a = beginning({"a:1", "b:1"});
   ASSERT_TRUE(a.redirect("not the owner", {"x:1", "y:1", "x:1"}));

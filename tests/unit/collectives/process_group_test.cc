@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -259,6 +261,31 @@ TEST(ProcessGroup, GlooRefusesAnAddressOrInterfaceThatIsNotOurs) {
   const std::string variable = error_of_opening({});
   unsetenv("C10DD_GLOO_INTERFACE");
   EXPECT_TRUE(contains(variable, "interface \"nosuch1\"")) << variable;
+}
+
+TEST(ProcessGroup, GlooTellsAllRanksThatOneCannotListen) {
+  const auto point = std::make_shared<ThreadExchange>(2);
+  const auto opened = [&](Rank rank, GroupOptions options) {
+    return std::async(std::launch::async, [&, rank, options] {
+      return error_of([&] {
+        ProcessGroup::open(std::make_shared<ThreadBootstrap>(point, rank),
+                           {.rank = rank, .size = 2}, options);
+      });
+    });
+  };
+  const auto begun = std::chrono::steady_clock::now();
+  auto good = opened(0, {});
+  auto bad = opened(1, {.hostname = "fe80::1"});
+  const std::string told = good.get();
+  for (const std::string& text : {bad.get(), told}) {
+    EXPECT_TRUE(contains(text,
+                         "\"fe80::1\" cannot be bound on this machine: it is a link-local "
+                         "address, which needs the name of its interface, such as "
+                         "fe80::1%eth0"))
+        << text;
+  }
+  EXPECT_TRUE(contains(told, "gloo: rank 1 has no address to listen on")) << told;
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 5s);
 }
 
 std::size_t entries(const char* folder) {
