@@ -227,7 +227,7 @@ asio::awaitable<Result<JobPlaces>> ServerOperations::look_for(const std::string&
 
 asio::awaitable<HttpReply> ServerOperations::forward(const HttpRequest& request, const Peer& to,
                                                      bool local) {
-  co_return co_await proxy_.forward(request, to, local);
+  co_return co_await forwarder_.forward(request, to, local);
 }
 
 bool ServerOperations::is_fleet_secret(std::string_view secret) const {

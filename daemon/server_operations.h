@@ -20,7 +20,7 @@
 #include "daemon/net/endpoint_listeners.h"
 #include "daemon/net/launch_runs.h"
 #include "daemon/net/shared_budget.h"
-#include "daemon/proxy.h"
+#include "daemon/forwarder.h"
 #include "daemon/shard/owner_lookup.h"
 #include "daemon/shard/shards.h"
 
@@ -43,7 +43,7 @@ class ServerOperations final : public Operations {
                                      ///< empty
   };
   ServerOperations(Loop& loop, const Daemon& of)
-      : loop_(loop), of_(of), proxy_(of.metrics, of.addresses.front()), lookup_(loop, of.engine) {}
+      : loop_(loop), of_(of), forwarder_(of.metrics, of.addresses.front()), lookup_(loop, of.engine) {}
 
   ServerFacts facts() const override;
 
@@ -96,7 +96,7 @@ class ServerOperations final : public Operations {
 
   Loop& loop_;
   const Daemon of_;
-  Proxy proxy_;
+  Forwarder forwarder_;
   OwnerLookup lookup_;
   asio::thread_pool renderer_{1};
 };

@@ -39,10 +39,10 @@ struct Get {
 BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
 
 /// Waits until every key exists; a queue that has an item counts as an existing key. After the
-/// time-out, fails with timed_out and the names of the missing keys. If a fleeting session waits
-/// for a single key and a queue of that name has a free item, the item is kept for the next request
-/// of the session. It is free again if that request is not a queue_pop from this queue, or if the
-/// session ends.
+/// time-out, fails with timed_out and the names of the missing keys. If a session with Hello::c10d
+/// waits for a single key and a queue of that name has a free item, the item is kept for the next
+/// request of the session. It is free again if that request is not a queue_pop from this queue, or
+/// if the session ends.
 struct Wait {
   static constexpr OpInfo op{18, "wait",      OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};

@@ -26,6 +26,7 @@ inline constexpr std::size_t kLabels = 64;      // labels of one session
 inline constexpr std::size_t kListPageKeys = 65'536;
 inline constexpr std::size_t kListPageBytes = 8 * 1024 * 1024;
 
+inline constexpr std::size_t kProxyClients = 1'024;   // connected to one node proxy
 inline constexpr std::size_t kSessionWindow = 1'024;  // unacknowledged requests of a session
 inline constexpr std::size_t kChannelsPerConnection = 65'536;
 inline constexpr std::size_t kSessionsPerJob = 131'072;

@@ -39,10 +39,14 @@ struct Hello {
   /// for a retry, and its pops remove their items at once. Only the daemon itself sets this field,
   /// for clients whose protocol has no sessions.
   bool fleeting = false;
+  /// The session serves a client of PyTorch's TCPStore. After the reply to a `wait` for one queue,
+  /// an item is kept for its next request; its waits may have no end, and are reported if they are
+  /// given up; the numbers for which it waits in counters tell how many ranks there are.
+  bool c10d = false;
 };
 BOOST_DESCRIBE_STRUCT(Hello, (),
                       (version_min, version_max, features, session, job, run, credential, host, pid,
-                       rank, labels, seen, expiry, number, opened, fleeting))
+                       rank, labels, seen, expiry, number, opened, fleeting, c10d))
 
 /// Heartbeat of a connection. Shows that all sessions with a channel on the connection are alive.
 struct Ping {

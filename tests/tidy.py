@@ -41,8 +41,8 @@ ARROWS = {
 }
 # What is written as a user writes it: includes <c10dd/...> and its own folder.
 USERS = ["examples/*", "tests/user/*"]
-# The node proxy and forwarding between daemons are clients of another daemon.
-EXTRA_ARROWS = {"daemon/proxy*": ["client"], "tests/history/*_test.cc": ["tests"],
+# Forwarding between daemons is a client of another daemon.
+EXTRA_ARROWS = {"daemon/forwarder*": ["client"], "tests/history/*_test.cc": ["tests"],
                 "tests/json/*_test.cc": ["tests"]}
 
 # A vendor's headers, and the only files that may see them.

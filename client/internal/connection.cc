@@ -10,11 +10,11 @@
 
 #include <cerrno>
 #include <condition_variable>
-#include <ctime>
 #include <map>
 #include <mutex>
 #include <thread>
 
+#include "client/internal/boot_time.h"
 #include "client/internal/fork_guard.h"
 #include "client/internal/socket.h"
 #include "protocol/format.h"
@@ -27,13 +27,6 @@ constexpr Duration kDialPatienceMin = std::chrono::milliseconds(500);
 constexpr Duration kProbePatience = std::chrono::milliseconds(300);
 constexpr Duration kPeriod = std::chrono::seconds(1);  // of Connection::Periodic
 constexpr std::size_t kReadBytes = 256 * 1024;
-
-/// Returns the time of a steady clock that also runs while the machine is suspended.
-TimePoint boot_time() {
-  timespec now{};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return TimePoint(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
-}
 
 Failure closed_failure() { return failure(Code::closed, "the client was closed"); }
 
@@ -156,7 +149,7 @@ void Connection::State::make_connection(Lock& lock) {
   lock.lock();
   if (made) {
     socket = std::move(*made);
-    core.connected(boot_time(), peer_is_elsewhere(socket));
+    core.connected(boot_time(), peer_is_elsewhere(socket.get()));
   } else {
     core.closed(made.error().detail, boot_time(), made.error().code == Code::not_found);
   }

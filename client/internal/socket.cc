@@ -39,22 +39,6 @@ int connect_to(const Descriptor& socket, const SocketAddress& to, int interrupt,
   return error;
 }
 
-void set_options(const Descriptor& socket) {
-  const auto set = [&](int level, int name, int value) {
-    // An option that the kernel does not have is ignored: the connection works without it.
-    static_cast<void>(setsockopt(socket.get(), level, name, &value, sizeof value));
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 15'000);
-  // Keep the socket's send buffer small. A full buffer takes more bytes only after the peer has
-  // read bytes, so Core knows during a large request that the peer is alive.
-  set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, 128 * 1024);
-}
-
 }  // namespace
 
 Descriptor::~Descriptor() {
@@ -85,7 +69,7 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
       error = errno;
       continue;
     }
-    set_options(socket);
+    set_client_options(socket.get());
     error = connect_to(socket, to, interrupt, patience);
     if (error == 0) return socket;
     if (error == EINTR) break;  // interrupted: try no further address
@@ -100,13 +84,29 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
                  "connect: " + error_text(error));
 }
 
-bool peer_is_elsewhere(const Descriptor& socket) {
+void set_client_options(int socket) {
+  const auto set = [&](int level, int name, int value) {
+    // An option that the kernel does not have is ignored: the connection works without it.
+    static_cast<void>(setsockopt(socket, level, name, &value, sizeof value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 15'000);
+  // Keep the socket's send buffer small. A full buffer takes more bytes only after the peer has
+  // read bytes, so Core knows during a large request that the peer is alive.
+  set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, 128 * 1024);
+}
+
+bool peer_is_elsewhere(int socket) {
   const auto host_of = [&](auto get_name) -> std::string {
     sockaddr_storage address{};
     socklen_t size = sizeof address;
     auto* of = reinterpret_cast<sockaddr*>(&address);
     char text[NI_MAXHOST] = {};
-    if (get_name(socket.get(), of, &size) != 0) return "";
+    if (get_name(socket, of, &size) != 0) return "";
     getnameinfo(of, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
     return text;
   };

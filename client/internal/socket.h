@@ -39,7 +39,11 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
 
 /// Returns whether the peer of a connected TCP socket is on another machine: the addresses of both
 /// ends differ, and the peer's is no loopback address.
-bool peer_is_elsewhere(const Descriptor& socket);
+bool peer_is_elsewhere(int socket);
+
+/// Sets the options of the client's TCP connections: small delay, and a kernel that notices a dead
+/// peer. Ignores options that the kernel does not have.
+void set_client_options(int socket);
 
 /// Opens a separate connection to the address, sends `probe`, and returns the first bytes of the
 /// reply, at most 512; empty if there is no reply. Blocks up to `patience` for the connection, then

@@ -69,11 +69,16 @@ struct LaunchFacts {
   std::string nonce = "0";
   std::int64_t base = -1;  ///< how many failures the group had before this launch; -1: unknown
   std::string launch;      ///< may be empty
+  std::string store;       ///< of node 0: proxy or rank0; empty if `launch` is
 
-  std::string encode() const { return format("{} {} {} {}", port, nonce, base, launch); }
+  std::string encode() const {
+    const std::string end = launch.empty() ? "" : launch + " " + store;
+    return format("{} {} {} {}", port, nonce, base, end);
+  }
   static LaunchFacts decode(const std::string& text) {
     LaunchFacts facts;
-    std::istringstream(text) >> facts.port >> facts.nonce >> facts.base >> facts.launch;
+    std::istringstream(text) >> facts.port >> facts.nonce >> facts.base >> facts.launch >>
+        facts.store;
     return facts;
   }
 };
@@ -296,6 +301,7 @@ bool Agent::prepare() {
   if (generation_.rank == 0) own.port = free_port();
   if (generation_.rank == 0) own.nonce = random_name();
   if (base_) own.base = *base_;
+  own.store = options_.store_in_rank0 ? "rank0" : "proxy";
   own.launch = !base_ && generation_.rank == 0 ? name_launch() : plan_.launch;
   try {
     const auto exchange = [membership = membership_, text = own.encode()] {
@@ -309,6 +315,11 @@ bool Agent::prepare() {
     const LaunchFacts first = LaunchFacts::decode(texts.at(0));
     plan_.threads = threads_of(plan_.local_size);
     plan_.master_port = first.port;
+    plan_.store_in_rank0 = first.store != "proxy";  // an older c10drun says nothing
+    if (plan_.store_in_rank0 != options_.store_in_rank0) {
+      note(format("--store is {} on node 0, which counts for all",
+                  plan_.store_in_rank0 ? "rank0" : "proxy"));
+    }
     plan_.nonce = first.nonce;
     plan_.launch = first.launch;
     // Agents that were in an earlier generation know `launch` and `base` of LaunchFacts. New agents

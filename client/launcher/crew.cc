@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <system_error>
 
+#include "client/errors.h"
+#include "client/launcher/address.h"
 #include "client/launcher/error_file.h"
 #include "client/launcher/worker.h"
 #include "protocol/exit_codes.h"
@@ -49,7 +52,31 @@ Crew::~Crew() {
   }
 }
 
+/// Opens the store of this generation's run: a port of this node, which passes on to the daemon.
+void Crew::open_store() {
+  proxy::ProxySettings settings;
+  for (const client::HostPort& daemon : options_.daemon.daemons) {
+    settings.daemons.push_back(daemon.text());
+  }
+  settings.job = options_.daemon.job;
+  settings.run = worker_run(options_.run, plan_);
+  settings.host = host_name();
+  settings.says_absences = false;
+  settings.say = [&loop = home_.loop, &console = home_.console](const std::string& line) {
+    boost::asio::post(loop, [&console, line] { console.note(line); });
+  };
+  try {
+    store_ = std::make_unique<proxy::Proxy>(std::move(settings));
+  } catch (const Error& error) {
+    throw Fatal(
+        exit_code::kUnreachable,
+        format("the store of the workers cannot be opened: {}; use --store rank0", error.what()));
+  }
+  plan_.store_port = std::to_string(store_->port());
+}
+
 void Crew::start() {
+  if (!plan_.store_in_rank0) open_store();
   for (std::uint32_t local = 0; local < plan_.local_size; ++local) {
     const std::uint32_t rank = plan_.first_rank + local;
     make_folder(folder(rank));

@@ -18,6 +18,7 @@
 #include "client/launcher/spawn.h"
 #include "client/launcher/terminal_input.h"
 #include "client/launcher/warden.h"
+#include "client/proxy/proxy.h"
 
 namespace c10dd::run {
 
@@ -51,8 +52,8 @@ class Crew {
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  /// Starts the workers. Throws std::system_error if the machine can not start a process, and Fatal
-  /// if a log file can not be created.
+  /// Starts the workers, and the store that they find at MASTER_ADDR. Throws std::system_error if the
+  /// machine can not start a process, and Fatal if a log file or the store can not be created.
   void start();
 
   std::size_t running() const { return running_; }
@@ -72,6 +73,7 @@ class Crew {
   void kill() { pass_on(SIGKILL); }
 
  private:
+  void open_store();
   client::Descriptor input_of(std::uint32_t rank);
   std::string folder(std::uint32_t rank) const;
   std::string error_file(std::uint32_t rank) const { return folder(rank) + "/error.json"; }
@@ -79,7 +81,8 @@ class Crew {
 
   CrewHome& home_;
   const Options& options_;
-  const Plan plan_;
+  Plan plan_;
+  std::unique_ptr<proxy::Proxy> store_;  ///< null if the store is in rank 0
   std::vector<std::shared_ptr<Worker>> workers_;
   std::shared_ptr<TerminalInput> typed_;
   std::size_t running_ = 0;

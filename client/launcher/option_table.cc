@@ -116,6 +116,12 @@ const std::vector<Option>& all_options() {
        "address of its connection to the daemon",
        &Words::local_address},
       {{"--role"}, "NAME", "value of ROLE_NAME in the workers' environment", &Words::role},
+      {{"--store"},
+       "WHERE",
+       "where PyTorch's workers find their store: proxy is the daemon, through\n"
+       "a port of this node, so that they survive its death; rank0 is a\n"
+       "server in rank 0, as with torchrun",
+       &Words::store},
       {{"--show"}, "", "print the options, and where each comes from, and exit", &Words::show},
       {{"-h", "--help"}, "", "print this help and exit", &Words::help},
       {{"--version"}, "", "print the version and exit", &Words::version},

@@ -41,6 +41,7 @@ struct Words {
   std::string domain;
   std::string local_address;
   std::string role = "default";
+  std::string store = "proxy";
   bool help = false;
   bool version = false;
   bool show = false;

@@ -229,6 +229,10 @@ void check_words(const Words& w, const client::Environment& environment, Options
   o.join_timeout = parse_duration("--join-timeout", w.join_timeout);
   o.connect_timeout = parse_duration("--connect-timeout", w.connect_timeout);
   o.exit_timeout = parse_duration("--exit-timeout", w.exit_timeout);
+  if (w.store != "proxy" && w.store != "rank0") {
+    refuse(format("--store is {}: expected proxy or rank0", in_quotes(w.store)));
+  }
+  o.store_in_rank0 = w.store == "rank0";
   if (!w.stdin_rank.empty()) {
     const std::uint32_t last = o.max_nodes == 1 ? o.nproc - 1 : limits::kWorldSize - 1;
     o.stdin_rank = parse_count("--stdin", w.stdin_rank, 0, last);

@@ -61,6 +61,7 @@ struct Options {
   bool console = true;
   std::set<std::uint32_t> console_ranks;  ///< local ranks whose lines are printed; empty for all
   std::string role = "default";
+  bool store_in_rank0 = false;  ///< the workers' store is a server in rank 0, not the daemon
   Duration grace = std::chrono::seconds(15);
   Duration last_call = std::chrono::seconds(30);
   Duration join_timeout = std::chrono::minutes(10);

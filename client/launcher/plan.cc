@@ -82,12 +82,12 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
       {"ROLE_RANK", rank},
       {"ROLE_WORLD_SIZE", size},
       {"ROLE_NAME", options.role},
-      {"MASTER_ADDR", plan.master_address},
-      {"MASTER_PORT", plan.master_port},
+      {"MASTER_ADDR", plan.store_port.empty() ? plan.master_address : "127.0.0.1"},
+      {"MASTER_PORT", plan.store_port.empty() ? plan.master_port : plan.store_port},
       {"TORCHELASTIC_RESTART_COUNT", std::to_string(plan.restarts)},
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options.max_restarts)},
       {"TORCHELASTIC_RUN_ID", options.daemon.job},
-      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_USE_AGENT_STORE", plan.store_port.empty() ? "False" : "True"},
       {"TORCHELASTIC_ERROR_FILE", error_file},
       {"C10DD_URL", options.daemon.text()},
       {"C10DD_JOB", options.daemon.job},
@@ -98,6 +98,8 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
       {"C10DD_LOCAL_WORLD_SIZE", local_size},
       {"C10DD_NODE_RANK", node},
       {"C10DD_GENERATION", std::to_string(plan.generation)},
+      {"C10DD_RANK0_ADDR", plan.master_address},
+      {"C10DD_RANK0_PORT", plan.master_port},
   };
   for (const auto& [name, value] : ours) all[name] = value;
   if (plan.threads > 0) all.emplace("OMP_NUM_THREADS", std::to_string(plan.threads));

@@ -43,7 +43,7 @@ void describe(const Pending::Waiter& waiter, WaitGivenUp& out) {
 void GivenUpWaits::note(Step& step, const Pending::Waiter& waiter, const Session& session,
                         std::string_view cause, std::size_t others) {
   const Duration blocked = step.now - waiter.started;
-  if (!session.fleeting || blocked <= kLong) return;
+  if (!session.c10d || blocked <= kLong) return;
   const Bytes& first = waiter.tokens.front();
   std::size_t folded = 0;
   if (const auto known = reported_.find(first); known != reported_.end()) {

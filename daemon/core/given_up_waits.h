@@ -18,10 +18,10 @@ class GivenUpWaits {
   static constexpr Duration kFolded = std::chrono::seconds(10);
   static constexpr std::size_t kKeys = 64;  ///< further keys are reported each time
 
-  /// Adds an event to the step, unless the wait was short, its session is not fleeting, or a wait
-  /// for the same key has just been reported. `waiter` was removed, and some of
-  /// its tokens have not fired. `cause` is cancelled or
-  /// disconnected. `others` is the number of other requests that wait for the same key or number.
+  /// Adds an event to the step, unless the wait was short, its session is without Hello::c10d, or a
+  /// wait for the same key has just been reported. `waiter` was removed, and some of its tokens
+  /// have not fired. `cause` is cancelled or disconnected. `others` is the number of other requests
+  /// that wait for the same key or number.
   void note(Step& step, const Pending::Waiter& waiter, const Session& session,
             std::string_view cause, std::size_t others);
 

@@ -241,7 +241,7 @@ Maybe KeyOps::on(Step& step, const Get& get) {
 }
 Maybe KeyOps::on(Step& step, const Wait& wait) {
   Maybe done = wait_for(step, wait);
-  if (!step.session->fleeting || wait.keys.size() != 1 || !done || !*done) return done;
+  if (!step.session->c10d || wait.keys.size() != 1 || !done || !*done) return done;
   const Bytes& key = wait.keys.front();
   if (keys_.find(key) == nullptr) {
     reservations_.keep(step.from.session, *step.session, key, step.now);
@@ -251,7 +251,7 @@ Maybe KeyOps::on(Step& step, const Wait& wait) {
 Maybe KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get); }
 Maybe KeyOps::on(Step& step, const WaitCounter& wait) {
   Session& session = *step.session;
-  if (session.fleeting && wait.at_least <= std::int64_t{limits::kWorldSize}) {
+  if (session.c10d && wait.at_least <= std::int64_t{limits::kWorldSize}) {
     session.counts_to = std::max(session.counts_to, wait.at_least);
   }
   return wait_for(step, wait);

@@ -7,32 +7,32 @@
 namespace c10dd::core {
 
 enum class Planted {
-  deletion_unseen,        ///< fault: a reply "not found" is sent before the deletion is durable
-  waiter_missed,          ///< fault: only the first of several waiters for a token is woken
-  barrier_early,          ///< fault: a barrier is released while one rank is still missing
-  delivery_leaves_item,   ///< fault: a delivered item can be delivered again
-  kept_item_taken,        ///< fault: an item that is kept for a session is popped by another one
-  reply_forgotten,        ///< fault: a repeated request is applied again
-  cancel_keeps_delivery,  ///< fault: the item of a cancelled pop does not go back to the queue
-  history_start_sinks,    ///< fault: a watch gets only some of its changes and does not fail
-  expiry_not_replaced,    ///< fault: a key that is set again keeps its old expiry
-  prefix_row_lost,        ///< fault: keys that were removed by prefix come back after a restart
-  guests_forgotten,       ///< fault: sessions named only in barriers never expire after a restart
+  deletion_unseen,         ///< fault: a reply "not found" is sent before the deletion is durable
+  waiter_missed,           ///< fault: only the first of several waiters for a token is woken
+  barrier_early,           ///< fault: a barrier is released while one rank is still missing
+  delivery_leaves_item,    ///< fault: a delivered item can be delivered again
+  kept_item_taken,         ///< fault: an item that is kept for a session is popped by another one
+  reply_forgotten,         ///< fault: a repeated request is applied again
+  cancel_keeps_delivery,   ///< fault: the item of a cancelled pop does not go back to the queue
+  history_start_sinks,     ///< fault: a watch gets only some of its changes and does not fail
+  expiry_not_replaced,     ///< fault: a key that is set again keeps its old expiry
+  prefix_row_lost,         ///< fault: keys that were removed by prefix come back after a restart
+  guests_forgotten,        ///< fault: sessions named only in barriers never expire after a restart
   disagreement_told_once,  ///< fault: only one of the ranks that disagree is told
-  below_min,              ///< fault: a generation forms with too few members
-  quorum_of_half,         ///< fault: half of the living members are enough for a quorum
-  generation_reused,      ///< fault: a changed member list keeps its generation number
-  stale_accepted,         ///< fault: a barrier accepts an arrival of an older generation
-  loss_not_reported,      ///< fault: members that watch a group are not notified of a loss
-  break_not_stored,       ///< fault: after a restart, a broken barrier is no longer broken
-  no_restart_grace,       ///< fault: after a restart, members are lost before they can come back
-  silence_forgotten,      ///< fault: a silent member is never lost
-  member_row_lost,        ///< fault: a member is not stored
-  dead_arrival_counts,    ///< fault: a barrier is released although one of its sessions is away
-  away_is_gone,           ///< fault: a session that lost its connection counts as gone at once
-  early_after_restart,    ///< fault: after a restart, sessions count as gone before they can return
-  replaced_goes_on,       ///< fault: a session that was replaced can be opened again
-  old_failure_repeated,   ///< fault: a new launch fails with the time-out of the previous launch
+  below_min,               ///< fault: a generation forms with too few members
+  quorum_of_half,          ///< fault: half of the living members are enough for a quorum
+  generation_reused,       ///< fault: a changed member list keeps its generation number
+  stale_accepted,          ///< fault: a barrier accepts an arrival of an older generation
+  loss_not_reported,       ///< fault: members that watch a group are not notified of a loss
+  break_not_stored,        ///< fault: after a restart, a broken barrier is no longer broken
+  no_restart_grace,        ///< fault: after a restart, members are lost before they can come back
+  silence_forgotten,       ///< fault: a silent member is never lost
+  member_row_lost,         ///< fault: a member is not stored
+  dead_arrival_counts,     ///< fault: a barrier is released although one of its sessions is away
+  away_is_gone,            ///< fault: a session that lost its connection counts as gone at once
+  early_after_restart,   ///< fault: after a restart, sessions count as gone before they can return
+  replaced_goes_on,      ///< fault: a session that was replaced can be opened again
+  old_failure_repeated,  ///< fault: a new launch fails with the time-out of the previous launch
 
   // faults that make the totals of a job wrong; only an audit detects these faults
   arrival_bytes_kept,  ///< fault: the bytes of a withdrawn arrival still count

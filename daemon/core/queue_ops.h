@@ -31,8 +31,8 @@ class QueueOps {
   void tick(Step& step);
 
   /// Delivers the items that became free in this step to the blocked pops, the oldest pop first.
-  /// Then answers the oldest blocked `wait` of a fleeting session for each further item, and keeps
-  /// the item for that session.
+  /// Then answers the oldest blocked `wait` of a session with Hello::c10d for each further item,
+  /// and keeps the item for that session.
   void serve(Step& step);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps items of queues, each for the next request of one fleeting session (Session::reserved).
-// Nothing of it is stored: after a restart all items are free.
+// Keeps items of queues, each for the next request of one session with Hello::c10d
+// (Session::reserved). Nothing of it is stored: after a restart all items are free.
 #pragma once
 
 #include <optional>

@@ -90,6 +90,7 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   session.rank = hello.rank;
   session.last_seen = now;
   session.fleeting = hello.fleeting;
+  session.c10d = hello.c10d;
   Duration expiry = quotas_.session_expiry;
   if (hello.fleeting) {
     expiry = Duration::zero();

@@ -55,6 +55,7 @@ struct Session {
   std::uint64_t pid = 0;
   std::int64_t rank = -1;
   bool fleeting = false;  ///< Hello::fleeting
+  bool c10d = false;      ///< Hello::c10d
   bool connected = false;
   std::uint64_t connection = 0;  ///< Origin::connection
   TimePoint last_seen;           ///< time of the newest request, or of the loss of the connection
@@ -66,8 +67,8 @@ struct Session {
   std::uint64_t acked_below = 0;
   SequenceMap<StoredReply> replies;
   std::map<std::uint64_t, Delivery> deliveries;  // by sequence
-  std::optional<Reservation> reserved;           ///< only of a fleeting session
-  /// Of a fleeting session: the largest number for which it has waited in a counter, as far as it
+  std::optional<Reservation> reserved;           ///< only with Hello::c10d
+  /// With Hello::c10d: the largest number for which it has waited in a counter, as far as it
   /// may be a number of ranks.
   std::int64_t counts_to = 0;
 };

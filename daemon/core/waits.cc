@@ -73,10 +73,10 @@ Waits::Waiter Waits::waiter(const Step& step, Request request, Duration timeout,
   waiter.tokens = absent ? std::vector{presence_token(*absent)} : tokens_of(waiter.request);
   waiter.weight = weight_of(waiter.request, waiter.tokens.size());
   waiter.started = step.now;
-  const bool fleeting = step.session != nullptr && step.session->fleeting;
+  const bool c10d = step.session != nullptr && step.session->c10d;
   const auto* wait = std::get_if<Wait>(&waiter.request);
-  waiter.reserves = fleeting && wait != nullptr && wait->keys.size() == 1;
-  if (fleeting && timeout == Duration::max()) {
+  waiter.reserves = c10d && wait != nullptr && wait->keys.size() == 1;
+  if (c10d && timeout == Duration::max()) {
     waiter.timeout = timeout;
     waiter.deadline = TimePoint::max();
   } else {

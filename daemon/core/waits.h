@@ -31,11 +31,11 @@ class Waits {
     return reply;
   }
 
-  /// Blocks the request and returns nothing; a request of a fleeting session with the time-out
-  /// Duration::max() has no deadline. Returns the time-out reply instead if `timeout` is not
-  /// positive, or quota_exceeded if the job's blocked requests would exceed a limit. If `absent`
-  /// names a session, the request waits until that session is connected again, counts as gone, or
-  /// has ended. Otherwise the request waits for the tokens of WaitRules::tokens().
+  /// Blocks the request and returns nothing; a request of a session with Hello::c10d and the
+  /// time-out Duration::max() has no deadline. Returns the time-out reply instead if `timeout` is
+  /// not positive, or quota_exceeded if the job's blocked requests would exceed a limit. If
+  /// `absent` names a session, the request waits until that session is connected again, counts as
+  /// gone, or has ended. Otherwise the request waits for the tokens of WaitRules::tokens().
   Maybe block(Step& step, Request request, Duration timeout,
               const std::optional<SessionId>& absent = std::nullopt);
 
@@ -59,7 +59,7 @@ class Waits {
   /// Fires a token for its oldest waiter only, which must wait for no other token. Removes and
   /// returns that waiter. The caller must answer it.
   std::optional<Waiter> take_one(const Bytes& token) { return pending_.fire_one(token); }
-  /// Does the same, for the oldest waiter of a fleeting session that waits for this key only.
+  /// Does the same, for the oldest waiter with Hello::c10d that waits for this key only.
   std::optional<Waiter> take_one_reserving(const Bytes& token) {
     return pending_.fire_one_reserving(token);
   }

@@ -84,6 +84,7 @@ void TcpStoreSession::start() {
   hello.host = connection_.client.address;
   hello.pid = connection_.client.pid;
   hello.fleeting = true;
+  hello.c10d = true;
   const auto on_open = [self = shared_from_this()](const core::JobRef& job,
                                                    const core::AttachmentRef& attachment) {
     self->opened(job, attachment);

@@ -127,6 +127,7 @@ void JobWorld::repeat() {
 void JobWorld::hello(const SessionId& session, Hello hello) {
   hello.session = session;
   hello.fleeting = is_fleeting(session);
+  hello.c10d = is_fleeting(session) || session.low == 3;
   const Reply* reply = apply(session, {}, hello);
   C10DD_ASSERT(reply != nullptr);
   if (*reply) connected_.insert(session);

@@ -354,7 +354,7 @@ class Ports(Case):
         if high - low > 50_000:
             self.skipTest("the kernel gives all ports away")
         for _ in range(5):
-            run = self.launch("echo $MASTER_PORT", "--no-prefix")
+            run = self.launch("echo $C10DD_RANK0_PORT", "--no-prefix")
             self.assertEqual(0, run.wait(), run.said())
             self.assertFalse(low <= int(run.printed()) <= high, run.printed())
 

@@ -40,9 +40,10 @@ class Workers(Case):
             expected = {
                 "RANK": rank, "WORLD_SIZE": 3, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": 2 - node,
                 "GROUP_RANK": node, "GROUP_WORLD_SIZE": 2, "ROLE_RANK": rank,
-                "ROLE_WORLD_SIZE": 3, "ROLE_NAME": "default", "MASTER_ADDR": "10.1.2.3",
+                "ROLE_WORLD_SIZE": 3, "ROLE_NAME": "default", "MASTER_ADDR": "127.0.0.1",
+                "C10DD_RANK0_ADDR": "10.1.2.3",
                 "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0,
-                "TORCHELASTIC_RUN_ID": self.job, "TORCHELASTIC_USE_AGENT_STORE": "False",
+                "TORCHELASTIC_RUN_ID": self.job, "TORCHELASTIC_USE_AGENT_STORE": "True",
                 "OMP_NUM_THREADS": 7 if node else 1, "C10DD_URL": f"c10dd://{host}:{port}/{self.job}",
                 "C10DD_JOB": self.job, "C10DD_RANK": rank, "C10DD_WORLD_SIZE": 3,
                 "C10DD_LOCAL_RANK": local, "C10DD_LOCAL_WORLD_SIZE": 2 - node,
@@ -51,12 +52,29 @@ class Workers(Case):
             self.assertEqual({name: str(value) for name, value in expected.items()},
                              {name: told.get(name) for name in expected})
             self.assertTrue(os.path.isabs(told["TORCHELASTIC_ERROR_FILE"]))
-        self.assertEqual(1, len({told["MASTER_PORT"] for told in seen}))
-        self.assertTrue(1 <= int(seen[0]["MASTER_PORT"]) <= 65535)
+        self.assertEqual(1, len({told["C10DD_RANK0_PORT"] for told in seen}))
+        ports = [int(told["MASTER_PORT"]) for told in seen]
+        self.assertEqual(ports[0], ports[1], "each node has its own port")
+        self.assertTrue(all(1 <= port <= 65535 for port in ports))
         run, = {told["C10DD_RUN"] for told in seen}
         generation, = {told["C10DD_GENERATION"] for told in seen}
         self.assertRegex(run, rf"^try\.g{generation}-[0-9a-f]+$")
         self.assertEqual([], os.listdir(self.scratch))
+
+    def test_the_store_may_be_in_rank_0_and_node_0_decides(self):
+        script = "env >$OUT/env.$RANK"
+        first = self.launch(script, "--nnodes", "2", "--node-rank", "0", "--local-addr", "10.1.2.3", "--store", "rank0")
+        second = self.launch(script, "--nnodes", "2", "--node-rank", "1")
+        for node in (first, second):
+            self.assertEqual(0, node.wait(), node.said())
+        self.assertIn("--store is rank0 on node 0, which counts for all", second.said())
+        for rank in range(2):
+            told = dict(line.split("=", 1) for line in self.lines(f"env.{rank}") if "=" in line)
+            self.assertEqual(("10.1.2.3", "False"), (told["MASTER_ADDR"], told["TORCHELASTIC_USE_AGENT_STORE"]))
+            self.assertEqual((told["C10DD_RANK0_ADDR"], told["C10DD_RANK0_PORT"]), (told["MASTER_ADDR"], told["MASTER_PORT"]))
+        wrong = self.launch("true", "--store", "etcd")
+        self.assertEqual(64, wrong.wait())
+        self.assertIn('--store is "etcd": expected proxy or rank0', wrong.said())
 
     def test_lines_have_prefixes_and_files(self):
         logs = self.path("logs")

@@ -409,7 +409,8 @@ class BadInput(Fleet):
         listen = daemon.command.index("--listen") + 1
         daemon.command[listen] = daemon.command[listen].replace("127.0.0.1", "0.0.0.0")
         with daemon:
-            self.assertIn("event=advertises_loopback address=127.0.0.1:29500", daemon.errors())
+            self.wait_for("the warning",
+                          lambda: "event=advertises_loopback address=127.0.0.1:29500" in daemon.errors())
             self.assertNotIn("address=10.0.0.1:29500 detail", daemon.errors())
 
     def test_an_address_that_is_none(self):

@@ -96,7 +96,7 @@ class Loopback(unittest.TestCase):
         self.addCleanup(daemon.log.close)
         self.addCleanup(daemon.stop)
         lines = []
-        launches = [subprocess.Popen([*place, C10DRUN, "--nnodes", "2", "--node-rank", str(rank), "--daemon", address,
+        launches = [subprocess.Popen([*place, C10DRUN, "--nnodes", "2", "--node-rank", str(rank), "--store", "rank0", "--daemon", address,
                                       "--job", "two", "sh", "-c", "echo $MASTER_ADDR"], env=ENVIRONMENT,
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                     for rank, (place, address) in enumerate((((), "127.0.0.1:29500"),

@@ -92,6 +92,7 @@ void Trainers::add(const std::shared_ptr<Launch>& launch, Role role) {
   request.hello.job = kJob;
   request.hello.run = launch->run;
   request.hello.fleeting = true;
+  request.hello.c10d = true;
   trainer->asked = request.hello;
   request.on_open = [trainer](const core::JobRef& job, const core::AttachmentRef& attachment) {
     trainer->job = job;

@@ -25,6 +25,27 @@ struct Sent {
 inline QueuePop pop(Duration timeout = std::chrono::seconds(5)) { return {"q", timeout}; }
 inline Reply item(const std::string& value) { return ReplyBody(Popped{value}); }
 
+/// Takes the output of a core. Returns its frames, without the magic of a new connection.
+inline std::vector<Sent> frames_of(Core& core, TimePoint now) {
+  std::vector<Sent> frames;
+  std::string_view out = core.output();
+  const std::size_t size = out.size();
+  if (out.starts_with(native::kMagic)) out.remove_prefix(native::kMagic.size());
+  while (!out.empty()) {
+    const auto frame = native::cut_request(out, limits::kFrameBytes * 2);
+    if (!frame || !*frame) {
+      ADD_FAILURE() << "no whole frame in the output";
+      break;
+    }
+    Result<Request> request = native::decode_request((*frame)->header.op, (*frame)->body);
+    EXPECT_TRUE(request.has_value());
+    frames.push_back({(*frame)->header, std::move(*request)});
+    out.remove_prefix((*frame)->size);
+  }
+  core.written(size, now);
+  return frames;
+}
+
 /// A core with a clock, and the daemon's end of its connection.
 class World {
  public:
@@ -34,24 +55,8 @@ class World {
 
   /// Returns the frames written since the last call, without the magic of a new connection.
   std::vector<Sent> sent() {
-    std::vector<Sent> frames;
-    std::string_view out = core.output();
-    log.append(out);
-    const std::size_t size = out.size();
-    if (out.starts_with(native::kMagic)) out.remove_prefix(native::kMagic.size());
-    while (!out.empty()) {
-      const auto frame = native::cut_request(out, limits::kFrameBytes * 2);
-      if (!frame || !*frame) {
-        ADD_FAILURE() << "no whole frame in the output";
-        break;
-      }
-      Result<Request> request = native::decode_request((*frame)->header.op, (*frame)->body);
-      EXPECT_TRUE(request.has_value());
-      frames.push_back({(*frame)->header, std::move(*request)});
-      out.remove_prefix((*frame)->size);
-    }
-    core.written(size, now);
-    return frames;
+    log.append(core.output());
+    return frames_of(core, now);
   }
 
   static Bytes bytes(std::uint8_t op, std::uint64_t sequence, const Reply& reply,

@@ -23,6 +23,7 @@ class GivenUpWaitsTest : public testing::Test {
     hello.host = "10.0.0." + std::to_string(n);
     hello.pid = 100 + n;
     hello.fleeting = fleeting;
+    hello.c10d = fleeting;
     ask(n, hello);
   }
   /// Returns the sequence of the request.

@@ -134,6 +134,7 @@ TEST_F(JobAudit, FindsAnItemThatIsKeptForASessionThatHasEnded) {
   Hello hello;
   hello.session = {1, 4};
   hello.fleeting = true;
+  hello.c10d = true;
   ask(4, hello);
   ask(1, QueuePush{"q", "item"});
   ask(4, Wait{{"q"}, Duration(0)});

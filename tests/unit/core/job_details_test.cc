@@ -21,6 +21,7 @@ class JobDetailsTest : public testing::Test {
     hello.host = "host-" + std::to_string(n);
     hello.pid = known_ ? n : 0;
     hello.fleeting = fleeting;
+    hello.c10d = fleeting;
     ask(n, hello);
   }
   void ask(std::uint64_t n, const Request& request) {

@@ -91,6 +91,7 @@ TEST(JobHost, AFleetingSessionEndsWithItsConnection) {
   world.loops[0]->turn([&] {
     HelloRequest request = world.hello(sink, "a", 2, "r");
     request.hello.fleeting = true;
+    request.hello.c10d = true;
     world.host().hello(std::move(request));
   });
   world.settle();

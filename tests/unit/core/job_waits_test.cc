@@ -100,6 +100,7 @@ TEST(FleetingConsumers, NeverFindTheQueueEmpty) {
     Hello hello;
     hello.session = {1, 1 + n};
     hello.fleeting = true;
+    hello.c10d = true;
     ask(hello.session, hello);
   }
   std::mt19937_64 random(3);

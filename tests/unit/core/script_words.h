@@ -242,6 +242,7 @@ inline Hello hello(Arguments& in, const SessionId& session) {
   hello.seen.revision = in.number_option<std::uint64_t>("revision", 0);
   hello.expiry = in.duration_option("expiry");
   hello.fleeting = in.flag("fleeting");
+  hello.c10d = hello.fleeting || in.flag("c10d");
   hello.number = in.number_option<std::uint64_t>("number", 0);
   hello.opened = in.number_option<std::uint64_t>("opened", 0);
   for (auto n = in.number_option<int>("labels", 0); n > 0; --n) hello.labels[std::to_string(n)];

@@ -19,6 +19,7 @@ class VolatileRunsTest : public testing::Test {
     world_.loops[i]->turn([&] {
       HelloRequest request = world_.hello(sink, "torch", session, run);
       request.hello.fleeting = true;
+      request.hello.c10d = true;
       world_.host(i).hello(std::move(request));
     });
     world_.settle();

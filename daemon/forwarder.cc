@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/proxy.h"
+#include "daemon/forwarder.h"
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
@@ -119,7 +119,7 @@ HttpReply no_reply(int status, Code code, std::string text) {
 
 }  // namespace
 
-asio::awaitable<HttpReply> Proxy::forward(const HttpRequest& request, const Peer& to, bool local) {
+asio::awaitable<HttpReply> Forwarder::forward(const HttpRequest& request, const Peer& to, bool local) {
   const std::string name = printable(to.addresses.empty() ? "" : to.addresses.front(), 256);
   if (in_flight_ >= kAtOnce) {
     metrics_.forwarded("busy");

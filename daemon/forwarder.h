@@ -17,14 +17,14 @@
 
 namespace c10dd::daemon {
 
-class Proxy {
+class Forwarder {
  public:
   static constexpr std::size_t kAtOnce = 16;
   static constexpr std::size_t kReplyBytes = 16 * 1024 * 1024;
   static constexpr std::chrono::seconds kTimeout{5};
 
   /// `self`: the address of this daemon, for the other one.
-  Proxy(Metrics& metrics, std::string self) : metrics_(metrics), self_(std::move(self)) {}
+  Forwarder(Metrics& metrics, std::string self) : metrics_(metrics), self_(std::move(self)) {}
 
   /// Sends the request to the first address of `to` that takes the connection, and returns the
   /// reply unchanged. If there is none, returns 502, 503 or 504 with a sentence.

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/core/proxied_client.h"
+
+#include <utility>
+
+#include "protocol/fields.h"
+#include "protocol/format.h"
+#include "protocol/limits.h"
+
+namespace c10dd::client {
+namespace {
+
+/// Of a request without a time-out of its own. A client of PyTorch has no time-out for it either.
+constexpr Duration kForever = limits::kTimeoutMax;
+constexpr std::size_t kFrameHead = 1024;  // more than the header of a frame
+
+/// Returns true if the request may wait for other clients.
+bool is_wait(const Request& request) {
+  return std::holds_alternative<Wait>(request) || std::holds_alternative<WaitCounter>(request);
+}
+
+std::size_t size_of(const Request& request) {
+  return std::visit([](const auto& r) { return wire::encoded_size(r); }, request);
+}
+
+}  // namespace
+
+ProxiedClient::ProxiedClient(CoreOptions options, tcpstore::LegacyClients legacy)
+    : options_(std::move(options)), talk_(legacy) {
+  options_.hello.c10d = true;
+}
+
+// ---- the local client --------------------------------------------------------------------------
+
+bool ProxiedClient::wants_input() const {
+  return !left_ && over() == nullptr && !talk_.is_paused() &&
+         out_.size() < limits::kOutboxSoftBytes;
+}
+
+/// Returns whether the next message must wait. Whether a wait is blocked is known to the daemon
+/// only, so each counts as blocked. Until its reply, a client sends nothing but the message that
+/// cancels it. Clients before PyTorch 2.1 cannot cancel: their next message means that they gave
+/// up.
+bool ProxiedClient::must_wait(std::string_view in) {
+  const auto head = talk_.look(in);
+  if (!head || !*head || waiting_.empty() || talk_.dialect() != tcpstore::Dialect::v) return false;
+  return (*head)->query != tcpstore::Query::cancel_wait;
+}
+
+std::size_t ProxiedClient::take(std::string_view in, TimePoint now) {
+  now_ = now;
+  std::size_t taken = 0;
+  while (wants_input()) {
+    const std::string_view rest = in.substr(taken);
+    if (must_wait(rest)) break;
+    const std::size_t used = talk_.take(rest, *this, out_);
+    answer_here();
+    if (used == 0) break;
+    taken += used;
+  }
+  settle(now);
+  return taken;
+}
+
+bool ProxiedClient::submit(std::uint64_t sequence, const Request& request) {
+  if (const auto* wait = std::get_if<Cancel>(&request)) {
+    cancel(wait->sequence);
+    here_.emplace_back(sequence, ReplyBody(Done{}));
+    return false;
+  }
+  const std::size_t bytes = size_of(request);
+  if (bytes + kFrameHead > limits::kFrameBytes) {
+    here_.emplace_back(sequence,
+                       failure(Code::too_large, "{}: {} bytes, limit {}; send fewer values at once",
+                               info_of(request).name, bytes, limits::kFrameBytes - kFrameHead));
+    return false;
+  }
+  if (!core_) {
+    options_.hello.pid = talk_.pid().value_or(0);
+    core_.emplace(std::move(options_), now_);
+  }
+  const std::uint64_t call = core_->call(request, kForever, now_);
+  sequences_.emplace(call, sequence);
+  if (!is_wait(request)) return false;
+  waiting_.emplace(sequence, call);
+  return true;
+}
+
+/// Ends a wait that its client has given up. It gets no reply.
+void ProxiedClient::cancel(std::uint64_t sequence) {
+  const auto wait = waiting_.extract(sequence);
+  if (wait.empty()) return;
+  sequences_.erase(wait.mapped());
+  core_->fail_call(wait.mapped(), failure(Code::aborted, "cancelled by the client"), now_);
+}
+
+/// Hands over the replies that need no daemon. The dialogue takes none while it takes a message.
+void ProxiedClient::answer_here() {
+  for (const auto& [sequence, reply] : std::exchange(here_, {})) talk_.reply(sequence, reply, out_);
+}
+
+void ProxiedClient::leave(TimePoint now) {
+  if (std::exchange(left_, true) || !core_) return;
+  sequences_.clear();
+  waiting_.clear();
+  const Failure gone = failure(Code::closed, "the local client has gone");
+  core_->fail_calls(gone);
+  static_cast<void>(core_->take_completions());
+  if (core_->stats(now).connects == 0) return core_->finish(gone, now);
+  core_->call(Goodbye{}, kGoodbyePatience, now);
+}
+
+// ---- the daemon --------------------------------------------------------------------------------
+
+void ProxiedClient::settle(TimePoint now) {
+  if (!core_) return;
+  for (Completion& done : core_->take_completions()) {
+    const auto asked = sequences_.extract(done.call);
+    if (left_) core_->finish(failure(Code::closed, "the client has said goodbye"), now);
+    if (asked.empty()) continue;
+    waiting_.erase(asked.mapped());
+    talk_.reply(asked.mapped(), done.reply, out_);
+  }
+  if (talk_.has_more() && out_.size() < limits::kOutboxSoftBytes) {
+    now_ = now;
+    talk_.read_on(*this);
+    answer_here();
+  }
+  if (over_ || left_) return;
+  if (core_->over()) {
+    over_ = *core_->over();
+  } else if (core_->stats(now).sessions_lost > 0) {
+    over_ =
+        failure(Code::session_expired, "the daemon was away for too long: the session has expired");
+  }
+}
+
+const Failure* ProxiedClient::over() const { return over_ ? &*over_ : talk_.over(); }
+
+}  // namespace c10dd::client

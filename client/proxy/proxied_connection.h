@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Does the I/O of one client::ProxiedClient: the connection of the local client, and that to the
+// daemon, which is made again when it is lost. Used by the thread of the proxy only.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/core/proxied_client.h"
+#include "client/internal/resolver.h"
+#include "client/proxy/fork_closed.h"
+
+namespace c10dd::proxy {
+
+/// What the connections of a proxy share.
+struct ProxyLoop {
+  boost::asio::io_context& loop;
+  boost::asio::thread_pool& look_ups;  ///< where names are resolved
+  Bytes buffer;                        ///< for whoever reads
+  /// Called when a connection has ended. The last argument is why the proxy has closed it, or null.
+  std::function<void(const class ProxiedConnection&, const Failure*)> ended;
+  /// Called when a session was opened or lost.
+  std::function<void()> changed;
+};
+
+class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection> {
+ public:
+  ProxiedConnection(ProxyLoop& shared, boost::asio::ip::tcp::socket local,
+                    client::CoreOptions options, tcpstore::LegacyClients legacy);
+
+  void start();
+  /// Closes the local connection and says goodbye to the daemon.
+  void leave();
+  /// Ends at once.
+  void drop();
+
+  /// Returns whether the session is open, or not needed yet.
+  bool is_served() const { return !client_.core() || client_.core()->open(); }
+  const client::ProxiedClient& client() const { return client_; }
+  /// Returns a text about the absence of the daemon.
+  std::string absence() const;
+  std::string daemon() const { return client_.core() ? client_.core()->address() : ""; }
+
+ private:
+  using Tcp = boost::asio::ip::tcp;
+  using Socket = Tcp::socket;
+  using ErrorCode = boost::system::error_code;
+
+  void turn();
+  void read_local();
+  void write_local();
+  void close_local(const Failure* why);
+  void settle_later();
+
+  void read_remote();
+  void write_remote();
+  void dial();
+  void try_address(std::size_t index, bool refused, bool silent);
+  void dialled(const ErrorCode& failed, std::size_t index, bool refused, bool silent);
+  void failed_to_dial(const std::string& why, bool refused);
+  void close_remote();
+  void lost(const ErrorCode& failed);
+  void set_timer();
+  void finish();
+
+  ProxyLoop& shared_;
+  client::ProxiedClient client_;
+  Socket local_;
+  Socket remote_;
+  ForkClosed local_in_child_;
+  ForkClosed remote_in_child_;
+  boost::asio::steady_timer timer_;    // deadlines of the session
+  boost::asio::steady_timer patience_;  // of an attempt to connect, and of ambiguous bytes
+  Bytes in_;                            // from the local client, not taken
+  Bytes out_;                           // for the local client, not written
+  std::size_t out_at_ = 0;
+  std::vector<client::SocketAddress> targets_;
+  std::uint64_t attempt_ = 0;  // counts the attempts to connect; an older one has no effect
+  bool dialling_ = false;
+  bool local_reads_ = false;  // waits for bytes
+  bool local_writes_ = false;
+  bool remote_reads_ = false;
+  bool remote_writes_ = false;
+  bool local_open_ = true;
+  bool in_turn_ = false;
+  bool again_ = false;
+  bool over_ = false;
+  bool was_served_ = true;
+};
+
+}  // namespace c10dd::proxy

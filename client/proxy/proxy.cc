@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/proxy/proxy.h"
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <future>
+#include <random>
+#include <set>
+#include <system_error>
+#include <thread>
+
+#include "client/core/announcements.h"
+#include "client/errors.h"
+#include "client/internal/boot_time.h"
+#include "client/internal/fork_guard.h"
+#include "client/proxy/proxied_connection.h"
+#include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/wording.h"
+
+namespace c10dd::proxy {
+namespace {
+
+namespace asio = boost::asio;
+using Tcp = asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+
+constexpr std::chrono::seconds kGoodbye{1};
+constexpr std::size_t kReadBytes = 256 * 1024;
+constexpr std::chrono::milliseconds kAcceptAgain{100};  // after a failure, such as no descriptor
+
+}  // namespace
+
+/// Everything but the constructor, the destructor and counts() runs on the thread of the proxy.
+class Proxy::Shell : public std::enable_shared_from_this<Proxy::Shell> {
+ public:
+  explicit Shell(ProxySettings settings)
+      : settings_(std::move(settings)),
+        acceptor_(loop_),
+        again_(loop_),
+        announcing_(loop_),
+        announcements_(client::boot_time()),
+        shared_{loop_, look_ups_, Bytes(kReadBytes, '\0'),
+                [this](const ProxiedConnection& one, const Failure* why) { ended(one, why); },
+                [this] { announce(); }} {}
+
+  void start();
+  void stop();
+  bool forked() const { return home_.forked(); }
+  std::uint16_t port() const { return port_; }
+  ProxyCounts counts();
+
+ private:
+  void accept();
+  void serve(Tcp::socket local);
+  void ended(const ProxiedConnection& one, const Failure* why);
+  void announce();
+  void say(const std::string& line) const {
+    if (settings_.say) settings_.say(line);
+  }
+  ProxyCounts count() const;
+
+  const ProxySettings settings_;
+  const client::HomeProcess home_;
+  asio::io_context loop_{1};
+  asio::thread_pool look_ups_{1};
+  Tcp::acceptor acceptor_;
+  ForkClosed acceptor_in_child_;
+  std::uint16_t port_ = 0;
+  asio::steady_timer again_;
+  asio::steady_timer announcing_;
+  client::Announcements announcements_;
+  ProxyLoop shared_;
+  std::set<std::shared_ptr<ProxiedConnection>> connections_;
+  ProxyCounts sums_;
+  std::mt19937_64 random_{std::random_device{}()};
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+void Proxy::Shell::start() {
+  ErrorCode failed;
+  const Tcp::endpoint any(asio::ip::address_v4::loopback(), 0);
+  acceptor_.open(Tcp::v4(), failed);
+  if (!failed) acceptor_.bind(any, failed);
+  if (!failed) acceptor_.listen(asio::socket_base::max_listen_connections, failed);
+  if (failed)
+    throw Error(Code::unavailable, "proxy: cannot listen on 127.0.0.1: " + failed.message());
+  acceptor_in_child_ = ForkClosed(acceptor_.native_handle());
+  acceptor_.non_blocking(true, failed);
+  port_ = acceptor_.local_endpoint().port();
+  announcements_.next(true, client::boot_time());  // nobody needs the daemon yet
+  try {
+    thread_ = std::thread([this] {
+      const auto work = asio::make_work_guard(loop_);
+      accept();
+      loop_.run();
+    });
+  } catch (const std::system_error& error) {
+    throw Error(Code::unavailable, format("proxy: no thread: {}", error.what()));
+  }
+}
+
+/// Waits until the sessions have said goodbye, at most kGoodbye.
+void Proxy::Shell::stop() {
+  asio::post(loop_, [this] {
+    stopping_ = true;
+    ErrorCode ignored;
+    acceptor_.close(ignored);
+    for (const auto& one : std::set(connections_)) one->leave();
+    if (connections_.empty()) return loop_.stop();
+    again_.expires_after(kGoodbye);
+    again_.async_wait([this](const ErrorCode&) {
+      for (const auto& one : std::set(connections_)) one->drop();
+      loop_.stop();
+    });
+  });
+  thread_.join();
+  look_ups_.join();
+}
+
+// ---- local clients -----------------------------------------------------------------------------
+
+void Proxy::Shell::accept() {
+  acceptor_.async_accept([this](const ErrorCode& failed, Tcp::socket local) {
+    if (stopping_) return;
+    if (!failed) {
+      serve(std::move(local));
+      return accept();
+    }
+    again_.expires_after(kAcceptAgain);
+    again_.async_wait([this](const ErrorCode& cancelled) {
+      if (!cancelled && !stopping_) accept();
+    });
+  });
+}
+
+void Proxy::Shell::serve(Tcp::socket local) {
+  if (connections_.size() >= limits::kProxyClients) {
+    ++sums_.refused;
+    return say(format("proxy: a client was refused: {} are connected, limit {}",
+                      connections_.size(), limits::kProxyClients));
+  }
+  ++sums_.accepted;
+  client::CoreOptions options;
+  options.addresses = settings_.daemons;
+  options.seed = random_();
+  options.hello.session = {random_(), random_()};
+  options.hello.job = settings_.job;
+  options.hello.run = settings_.run;
+  options.hello.host = settings_.host;
+  const auto one = std::make_shared<ProxiedConnection>(shared_, std::move(local),
+                                                       std::move(options), settings_.legacy);
+  connections_.insert(one);
+  one->start();
+}
+
+/// Called when the local connection has ended, with the reason if the proxy has closed it, and when
+/// the session has.
+void Proxy::Shell::ended(const ProxiedConnection& one, const Failure* why) {
+  if (why != nullptr) {
+    ++sums_.closed;
+    const auto pid = one.client().pid();
+    say(format("proxy: closed the connection of {}: {}",
+               pid ? format("process {}", *pid) : "a client", why->detail));
+  }
+  if (!one.client().done()) return;
+  const auto found =
+      std::ranges::find_if(connections_, [&](const auto& o) { return o.get() == &one; });
+  if (found == connections_.end()) return;
+  if (const client::Core* core = one.client().core()) {
+    sums_.reissued += core->stats(client::boot_time()).reissued;
+  }
+  asio::post(loop_, [kept = *found] {});  // it is still in a call
+  connections_.erase(found);
+  if (stopping_ && connections_.empty()) loop_.stop();
+}
+
+// ---- announcements -----------------------------------------------------------------------------
+
+/// Announces an absence once for all clients.
+void Proxy::Shell::announce() {
+  if (!settings_.says_absences) return;
+  const auto away =
+      std::ranges::find_if(connections_, [](const auto& o) { return !o->is_served(); });
+  const auto due = announcements_.next(away == connections_.end(), client::boot_time());
+  if (due && due->to_people && due->connected) {
+    say("proxy: connected to the daemon again after " + human(due->away));
+  } else if (due && due->to_people && away != connections_.end()) {
+    say("proxy: " + (*away)->absence() + "; the clients wait");
+  }
+  const auto next = announcements_.due();
+  if (!next || away == connections_.end()) return;
+  announcing_.expires_after(std::max<Duration>(*next - client::boot_time(), Duration{0}));
+  announcing_.async_wait([this](const ErrorCode& cancelled) {
+    if (!cancelled) announce();
+  });
+}
+
+// ---- counts ------------------------------------------------------------------------------------
+
+ProxyCounts Proxy::Shell::count() const {
+  ProxyCounts counts = sums_;
+  counts.clients = connections_.size();
+  for (const auto& one : connections_) {
+    const client::ProxiedClient& client = one->client();
+    counts.waits += client.waits() ? 1 : 0;
+    counts.unanswered += client.unanswered();
+    if (client.core()) counts.reissued += client.core()->stats(client::boot_time()).reissued;
+  }
+  return counts;
+}
+
+ProxyCounts Proxy::Shell::counts() {
+  std::promise<ProxyCounts> told;
+  auto counted = told.get_future();
+  asio::post(loop_, [&] { told.set_value(count()); });
+  return counted.get();
+}
+
+Proxy::Proxy(ProxySettings settings) : shell_(std::make_shared<Shell>(std::move(settings))) {
+  shell_->start();
+}
+
+Proxy::~Proxy() {
+  if (shell_->forked()) {
+    new std::shared_ptr<Shell>(std::move(shell_));  // its thread does not exist here: leak it
+    return;
+  }
+  shell_->stop();
+}
+
+std::uint16_t Proxy::port() const { return shell_->port(); }
+ProxyCounts Proxy::counts() const { return shell_->counts(); }
+
+}  // namespace c10dd::proxy
