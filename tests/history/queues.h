@@ -18,6 +18,9 @@ struct QueueFacts {
   /// Returns true if the session of this call has ended: then items that it popped may have come
   /// back.
   std::function<bool(const Op&)> session_ended;
+  /// Returns true if sessions with Hello::c10d use this queue: items that are kept for some of them
+  /// may be popped after later ones. If there is no such function, no queue is such a one.
+  std::function<bool(const Bytes& queue)> keeps_items = {};
   /// True if all queues were emptied at the end of the run.
   bool drained = false;
   /// True if a process may have been killed after it got a reply and before it recorded the reply:

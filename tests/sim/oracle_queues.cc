@@ -17,6 +17,7 @@ Judgement judge_queues(const Records& records) {
   }
   history::QueueFacts facts;
   facts.drained = records.drained;
+  facts.keeps_items = [](const Bytes& queue) { return queue.starts_with('w'); };
   facts.done = [&](const Op& op) {
     return op.sequence != 0 && durable.contains({op.session, op.sequence});
   };

@@ -16,6 +16,7 @@ using std::chrono::seconds;
 constexpr std::uint64_t kTrainersSeed = 0x7C57;
 constexpr std::uint64_t kLeasesSeed = 0x1EA5;
 constexpr std::uint64_t kDoorsSeed = 0xD005;
+constexpr std::uint64_t kProxiedSeed = 0x960C;
 constexpr std::uint64_t kStrangersSeed = 0x57A6;
 constexpr std::uint64_t kFleetSeed = 0xF1EE;
 constexpr Duration kPatience = seconds(60);  // after the last fault
@@ -85,6 +86,20 @@ void Simulation::start_clients() {
   }
 }
 
+/// Lets some clients of a proxy use the job of the others. A random source of their own: they
+/// change nothing for the seeds without them.
+void Simulation::start_proxied() {
+  Random choice(seed_ ^ kProxiedSeed);
+  const bool fits = !swarm_.relaunch && !swarm_.rollback && !swarm_.visits && !swarm_.loses;
+  if (!fits || !choice.chance(15)) return;
+  for (std::uint64_t i = 0; i < 1 + choice.below(3); ++i) {
+    proxied_.push_back(std::make_shared<ProxiedClient>(world_, swarm_, network_, records_,
+                                                       some_clock(), ++processes_, choice.next(),
+                                                       calls_each_));
+    proxied_.back()->start();
+  }
+}
+
 bool Simulation::run_until(Duration patience, const std::function<bool()>& done) {
   const TimePoint end = world_.now() + patience;
   while (!world_.violation()) {
@@ -107,6 +122,7 @@ std::string Simulation::unsettled() const {
     if (client->idle()) continue;
     text += "client " + std::to_string(client->identity().number) + " waits for answers; ";
   }
+  for (const auto& client : proxied_) text += client->unsettled();
   for (const auto& daemon : fleet_) text += daemon->unsettled();
   return text;
 }
@@ -122,6 +138,7 @@ const core::Job* Simulation::job(const std::string& name) const {
 void Simulation::calm_down() {
   end_faults();
   for (const auto& client : clients_) client->stop_asking();
+  for (const auto& client : proxied_) client->stop_asking();
   if (run_until(kPatience, [&] { return settled(); })) {
     run_until(seconds(5), [] { return false; });  // cancelled calls are withdrawn
     return;
@@ -156,6 +173,7 @@ void Simulation::fall_quiet() {
 void Simulation::audit() {
   for (const auto& daemon : deposed_) daemon->kill();
   for (const auto& client : clients_) client->ask(Goodbye{});
+  for (const auto& client : proxied_) client->leave();
   run_until(kPatience, [&] { return settled(); });
   for (const auto& client : clients_) client->kill();
   run_until(swarm_.session_expiry * 12 / 10 + seconds(10), [] { return false; });
@@ -172,11 +190,12 @@ void Simulation::audit() {
     auditor.ask(Count{""});
   }
   for (const auto& auditor : auditors) {
-    for (unsigned i = 0; i < swarm_.keys; ++i) {
+    for (unsigned i = 0; i < (proxied_.empty() ? 1 : 2) * swarm_.keys; ++i) {
+      const Bytes queue = (i < swarm_.keys ? "q" : "w") + std::to_string(i % swarm_.keys);
       std::size_t last = 0;
       do {
         last = records_.ops.size();
-        auditor->ask(QueuePop{"q" + std::to_string(i), {}});
+        auditor->ask(QueuePop{queue, {}});
         if (!run_until(kPatience, [&] { return settled(); })) {
           return world_.violated("liveness", "the audit: " + unsettled());
         }
@@ -223,6 +242,7 @@ void Simulation::check_inside() {
 Report Simulation::run() {
   for (unsigned place = 0; place < swarm_.daemons; ++place) start_daemon(place);
   start_clients();
+  start_proxied();
   if (swarm_.visits) {
     visits_ = std::make_unique<Visits>(world_, swarm_, network_, [this] { return some_clock(); });
     visits_->begin();

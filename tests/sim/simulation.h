@@ -15,6 +15,7 @@
 #include "tests/sim/doors.h"
 #include "tests/sim/leases.h"
 #include "tests/sim/network.h"
+#include "tests/sim/proxied_clients.h"
 #include "tests/sim/records.h"
 #include "tests/sim/strangers.h"
 #include "tests/sim/swarm.h"
@@ -47,6 +48,7 @@ class Simulation {
  private:
   // simulation.cc
   void start_clients();
+  void start_proxied();
   std::shared_ptr<Client> add_client(const std::string& job, unsigned calls);
   void be_busy();
   void calm_down();
@@ -103,6 +105,7 @@ class Simulation {
   std::unique_ptr<Leases> leases_;                  ///< null if the seed has none
   std::unique_ptr<Doors> doors_;                    ///< null if the seed has none
   std::unique_ptr<Strangers> strangers_;
+  std::vector<std::shared_ptr<ProxiedClient>> proxied_;  ///< empty if the seed has none
   std::vector<std::shared_ptr<Client>> clients_;
   std::vector<std::shared_ptr<Client>> old_clients_;
   std::vector<std::shared_ptr<Client>> doomed_;  ///< old clients whose job starts again

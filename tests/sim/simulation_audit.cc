@@ -46,7 +46,7 @@ void Simulation::check_bounds() {
       world_.violated("bounds", name + ": " + std::to_string(stats.waiters) +
                                     " requests are blocked, but every call is answered");
     }
-    if (stats.sessions > clients_.size() + old_clients_.size()) {
+    if (stats.sessions > clients_.size() + old_clients_.size() + proxied_.size()) {
       world_.violated("bounds",
                       name + ": " + std::to_string(stats.sessions) + " sessions connected");
     }

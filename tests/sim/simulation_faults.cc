@@ -122,6 +122,9 @@ void Simulation::inject(Fault fault) {
       world_.after(random.between(milliseconds(50), seconds(3)), [client] { client->kill(); });
       return replace(client);
     case Fault::client_pause:
+      if (!proxied_.empty() && random.chance(50)) {
+        return random.pick(proxied_)->cut_off(random.skewed(milliseconds(10), seconds(8)));
+      }
       return client->pause(random.skewed(milliseconds(10), seconds(8)));
   }
 }
@@ -194,6 +197,7 @@ void Simulation::end_faults() {
   }
   for (const auto& daemon : deposed_) daemon->resume();
   for (const auto& client : clients_) client->resume();
+  for (const auto& client : proxied_) client->cut_off(Duration(0));
 }
 
 }  // namespace c10dd::sim
