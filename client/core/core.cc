@@ -49,6 +49,7 @@ bool is_final(Code code, bool had_session) {
 Core::Core(CoreOptions options, TimePoint now)
     : options_(std::move(options)),
       backoff_(options_.seed),
+      seen_(options_.hello.seen),
       addresses_(options_.addresses, options_.seed),
       absent_since_(now),
       dial_at_(now) {}

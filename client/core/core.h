@@ -19,7 +19,7 @@ namespace c10dd::client {
 
 struct CoreOptions {
   std::vector<std::string> addresses;  ///< at least one host:port, of the daemons of one engine
-  Hello hello;                         ///< identity of the client; the core sets the field `seen`
+  Hello hello;  ///< identity of the client; `seen` is what an earlier client of it has seen, or empty
   std::uint64_t seed = 0;  ///< of the first address, the back-off and the ids of later sessions
 };
 
@@ -121,6 +121,8 @@ class Core {
   /// sent, or has its reply.
   std::uint64_t sequence_of(std::uint64_t call) const;
   const SessionId& session() const { return options_.hello.session; }
+  /// Returns the newest stamp that the client knows.
+  const Stamp& seen() const { return seen_; }
   /// Returns a text for users that says how long there has been no session, and why.
   std::string absence(TimePoint now) const;
   CoreStats stats(TimePoint now) const;

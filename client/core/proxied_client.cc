@@ -19,6 +19,12 @@ bool is_wait(const Request& request) {
   return std::holds_alternative<Wait>(request) || std::holds_alternative<WaitCounter>(request);
 }
 
+/// Returns true if the reply has a value, which may be large.
+bool has_value(const Request& request) {
+  return std::holds_alternative<Get>(request) || std::holds_alternative<CompareSet>(request) ||
+         std::holds_alternative<QueuePop>(request);
+}
+
 std::size_t size_of(const Request& request) {
   return std::visit([](const auto& r) { return wire::encoded_size(r); }, request);
 }
@@ -42,6 +48,8 @@ bool ProxiedClient::wants_input() const {
 /// cancels it. Clients before PyTorch 2.1 cannot cancel: their next message means that they gave
 /// up.
 bool ProxiedClient::must_wait(std::string_view in) {
+  // Else a client that does not read could have any number of values under way.
+  if (value_) return true;
   const auto head = talk_.look(in);
   if (!head || !*head || waiting_.empty() || talk_.dialect() != tcpstore::Dialect::v) return false;
   return (*head)->query != tcpstore::Query::cancel_wait;
@@ -81,6 +89,7 @@ bool ProxiedClient::submit(std::uint64_t sequence, const Request& request) {
   }
   const std::uint64_t call = core_->call(request, kForever, now_);
   sequences_.emplace(call, sequence);
+  if (has_value(request)) value_ = call;
   if (!is_wait(request)) return false;
   waiting_.emplace(sequence, call);
   return true;
@@ -103,6 +112,7 @@ void ProxiedClient::leave(TimePoint now) {
   if (std::exchange(left_, true) || !core_) return;
   sequences_.clear();
   waiting_.clear();
+  value_.reset();
   const Failure gone = failure(Code::closed, "the local client has gone");
   core_->fail_calls(gone);
   static_cast<void>(core_->take_completions());
@@ -119,6 +129,7 @@ void ProxiedClient::settle(TimePoint now) {
     if (left_) core_->finish(failure(Code::closed, "the client has said goodbye"), now);
     if (asked.empty()) continue;
     waiting_.erase(asked.mapped());
+    if (value_ == done.call) value_.reset();
     talk_.reply(asked.mapped(), done.reply, out_);
   }
   if (talk_.has_more() && out_.size() < limits::kOutboxSoftBytes) {

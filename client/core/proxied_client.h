@@ -35,6 +35,7 @@ class ProxiedClient final : private tcpstore::RequestSink {
   bool wants_input() const;
   /// Returns the bytes to write to the local client, and forgets them.
   Bytes take_output() { return std::exchange(out_, {}); }
+  bool has_output() const { return !out_.empty(); }
   /// The local client has closed its connection: ends the session.
   void leave(TimePoint now);
   /// See tcpstore::Talk: the next bytes may have two meanings, which the owner settles after a while.
@@ -74,6 +75,7 @@ class ProxiedClient final : private tcpstore::RequestSink {
   Bytes out_;                                        ///< for the local client
   std::map<std::uint64_t, std::uint64_t> sequences_;  ///< of the dialogue, by the core's call
   std::map<std::uint64_t, std::uint64_t> waiting_;   ///< the call of each wait, by its sequence
+  std::optional<std::uint64_t> value_;               ///< the call whose reply has a value
   std::vector<std::pair<std::uint64_t, Reply>> here_;  ///< replies that need no daemon
   std::optional<Failure> over_;
   bool left_ = false;

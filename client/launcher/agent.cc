@@ -353,7 +353,7 @@ Agent::Outcome Agent::work() {
   const std::string ranks = last == plan_.first_rank
                                 ? format("rank {}", plan_.first_rank)
                                 : format("ranks {}-{}", plan_.first_rank, last);
-  note(format("generation {}: node {} of {}, {} of {}, master {}:{}, run {}, {} of {}",
+  note(format("generation {}: node {} of {}, {} of {}, rank 0 at {}:{}, run {}, {} of {}",
               plan_.generation, plan_.node_rank, plan_.nodes, ranks, plan_.world_size,
               plan_.master_address, plan_.master_port, worker_run(options_.run, plan_),
               plural(plan_.restarts, "restart"), options_.max_restarts));
@@ -469,6 +469,9 @@ bool Agent::wait_for_others() {
     } catch (const TimedOut& late) {
       why = of_nodes(late.what());
       waits = false;
+      // The others have waited for this node, have given up, and have ended with 0.
+      const auto& missing = late.missing();
+      if (missing.size() == 1 && missing.front().rank == generation_.rank) return true;
     } catch (const Error& error) {
       why = of_nodes(error.what());
       wait(kStatusDelay, stop_waiting);  // the end of the generation, or of an outage

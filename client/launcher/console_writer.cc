@@ -16,8 +16,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kRoomWait{100};
 constexpr std::chrono::seconds kReadWithin{
-    1};                                // a console that took bytes within this time is read
-constexpr int kPollMilliseconds = 20;  // until the other stream is looked at again
+    1};                                       // a console that took bytes within this time is read
+constexpr std::chrono::seconds kLastRead{5};  // at the end, for a console that is read late
+constexpr int kPollMilliseconds = 20;         // until the other stream is looked at again
 constexpr int kFds[] = {STDOUT_FILENO, STDERR_FILENO};
 
 /// Returns how many bytes a write takes without blocking when poll() has said that there is room.
@@ -25,6 +26,12 @@ std::size_t write_size(int fd) {
   struct stat status {};
   const bool is_file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   return is_file ? std::size_t{1} << 20 : PIPE_BUF;
+}
+
+std::string dropped_text(std::size_t lines) {
+  return format(
+      "c10drun: {} lines were not printed here, because nobody read them; --log-dir keeps all\n",
+      lines);
 }
 
 }  // namespace
@@ -59,9 +66,7 @@ void ConsoleWriter::put(Stream stream, std::string bytes) {
   }
   if (queue.dropped > 0) {
     const std::size_t lines = std::exchange(queue.dropped, 0);
-    bytes.insert(0, format("c10drun: {} lines were not printed here, because nobody read them; "
-                           "--log-dir keeps all\n",
-                           lines));
+    bytes.insert(0, dropped_text(lines));
   }
   queue.bytes += bytes.size();
   queue.chunks.push_back({shared_->next++, std::move(bytes)});
@@ -71,7 +76,23 @@ void ConsoleWriter::put(Stream stream, std::string bytes) {
 
 void ConsoleWriter::finish() {
   std::unique_lock lock(shared_->mutex);
-  while (!shared_->is_empty() && shared_->is_read()) shared_->less.wait_for(lock, kRoomWait);
+  while (!shared_->is_empty() && Clock::now() - shared_->progress < kLastRead) {
+    shared_->less.wait_for(lock, kRoomWait);
+  }
+  std::size_t lines = 0;
+  for (Queue& queue : shared_->queues) {
+    lines += queue.dropped;
+    for (const Chunk& chunk : queue.chunks) {
+      lines += static_cast<std::size_t>(std::ranges::count(chunk.bytes, '\n'));
+    }
+    queue = {};
+    queue.closed = true;
+  }
+  if (lines == 0) return;
+  pollfd room{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&room, 1, 0) <= 0) return;
+  const std::string text = dropped_text(lines);
+  static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size()));
 }
 
 void ConsoleWriter::work(Shared& shared) {

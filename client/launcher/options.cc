@@ -264,9 +264,25 @@ void check_words(const Words& w, const client::Environment& environment, Options
   find_daemon(w, environment, found, o);
 }
 
+/// Returns the variable of c10dd that goes before the PET_* variable of this option; nullptr if
+/// there is none.
+const char* overruled_by(const std::string& option, const client::Environment& environment) {
+  const auto is_set = [&](const char* name) {
+    const char* const value = environment(name);
+    return value != nullptr && *value != '\0';
+  };
+  if (option == "--job" && is_set("C10DD_JOB")) return "C10DD_JOB";
+  if (option != "--daemon") return nullptr;
+  for (const char* const name : {"C10DD_URL", "C10DD_ADDR"}) {
+    if (is_set(name)) return name;
+  }
+  return nullptr;
+}
+
 /// As check_words(). An error about an option that a variable has set names the variable.
 void check_all(const Words& words, const client::Environment& environment, Options& o) {
   for (const auto& [option, variable] : words.variables) {
+    if (overruled_by(option, environment) != nullptr) continue;
     o.from_variables.push_back(variable.first + "=" + printable(variable.second, kQuotedBytes));
   }
   try {
@@ -291,6 +307,14 @@ std::string shown(const Words& words, const client::Environment& environment, co
     if (word == nullptr || (words.**word).empty()) continue;
     const auto variable = words.variables.find(std::string(option.names.front()));
     const bool standard = words.**word == Words().**word;
+    if (variable != words.variables.end()) {
+      const char* const other = overruled_by(variable->first, environment);
+      if (other != nullptr) {
+        text += format("{} {} from {}, but {} goes first\n", option.names.front(), words.**word,
+                       variable->second.first, other);
+        continue;
+      }
+    }
     text += format("{} {}{}\n", option.names.front(), words.**word,
                    variable != words.variables.end() ? " from " + variable->second.first
                    : standard                        ? " by default"

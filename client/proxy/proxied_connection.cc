@@ -64,7 +64,7 @@ void ProxiedConnection::turn() {
     client_.settle(now);
     if (local_open_ && !in_.empty() && client_.wants_input()) in_.erase(0, client_.take(in_, now));
     if (local_open_) write_local();
-    if (local_open_ && client_.over() != nullptr && out_at_ == out_.size()) {
+    if (local_open_ && client_.over() != nullptr && out_.empty() && !client_.has_output()) {
       close_local(client_.over());
     }
     client::Core* core = client_.core();
@@ -117,7 +117,8 @@ void ProxiedConnection::read_local() {
 }
 
 void ProxiedConnection::write_local() {
-  out_ += client_.take_output();
+  // What the client does not read stays in client_, which then takes no more messages.
+  if (out_.empty()) out_ = client_.take_output();
   while (!local_writes_ && out_at_ < out_.size()) {
     ErrorCode failed;
     const std::string_view rest = std::string_view(out_).substr(out_at_);

@@ -30,6 +30,7 @@ using ErrorCode = boost::system::error_code;
 
 constexpr std::chrono::seconds kGoodbye{1};
 constexpr std::size_t kReadBytes = 256 * 1024;
+constexpr std::chrono::seconds kRefusedPause{10};
 constexpr std::chrono::milliseconds kAcceptAgain{100};  // after a failure, such as no descriptor
 
 }  // namespace
@@ -58,6 +59,10 @@ class Proxy::Shell : public std::enable_shared_from_this<Proxy::Shell> {
   void serve(Tcp::socket local);
   void ended(const ProxiedConnection& one, const Failure* why);
   void announce();
+  void say_refused();
+  void note_seen(const ProxiedConnection& of) {
+    if (const client::Core* core = of.client().core()) seen_ = std::max(seen_, core->seen());
+  }
   void say(const std::string& line) const {
     if (settings_.say) settings_.say(line);
   }
@@ -75,7 +80,10 @@ class Proxy::Shell : public std::enable_shared_from_this<Proxy::Shell> {
   client::Announcements announcements_;
   ProxyLoop shared_;
   std::set<std::shared_ptr<ProxiedConnection>> connections_;
+  Stamp seen_;  ///< the newest of all clients
   ProxyCounts sums_;
+  std::uint64_t refused_told_ = 0;  ///< of sums_.refused
+  TimePoint refused_at_;            ///< when people were told
   std::mt19937_64 random_{std::random_device{}()};
   bool stopping_ = false;
   std::thread thread_;
@@ -141,8 +149,7 @@ void Proxy::Shell::accept() {
 void Proxy::Shell::serve(Tcp::socket local) {
   if (connections_.size() >= limits::kProxyClients) {
     ++sums_.refused;
-    return say(format("proxy: a client was refused: {} are connected, limit {}",
-                      connections_.size(), limits::kProxyClients));
+    return say_refused();
   }
   ++sums_.accepted;
   client::CoreOptions options;
@@ -152,10 +159,23 @@ void Proxy::Shell::serve(Tcp::socket local) {
   options.hello.job = settings_.job;
   options.hello.run = settings_.run;
   options.hello.host = settings_.host;
+  // A daemon that has lost its state must not serve an empty store to a later client.
+  for (const auto& other : connections_) note_seen(*other);
+  options.hello.seen = seen_;
   const auto one = std::make_shared<ProxiedConnection>(shared_, std::move(local),
                                                        std::move(options), settings_.legacy);
   connections_.insert(one);
   one->start();
+}
+
+/// Says how many clients were refused, at most once in kRefusedPause: clients try again and again.
+void Proxy::Shell::say_refused() {
+  const TimePoint now = client::boot_time();
+  if (refused_told_ != 0 && now - refused_at_ < kRefusedPause) return;
+  say(format("proxy: {} clients were refused: {} are connected, limit {}",
+             sums_.refused - refused_told_, connections_.size(), limits::kProxyClients));
+  refused_told_ = sums_.refused;
+  refused_at_ = now;
 }
 
 /// Called when the local connection has ended, with the reason if the proxy has closed it, and when
@@ -167,6 +187,7 @@ void Proxy::Shell::ended(const ProxiedConnection& one, const Failure* why) {
     say(format("proxy: closed the connection of {}: {}",
                pid ? format("process {}", *pid) : "a client", why->detail));
   }
+  note_seen(one);
   if (!one.client().done()) return;
   const auto found =
       std::ranges::find_if(connections_, [&](const auto& o) { return o.get() == &one; });

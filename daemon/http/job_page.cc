@@ -45,7 +45,8 @@ class RunPage {
     const std::string name = run_.job.run.empty() ? "no run" : shown(run_.job.run);
     std::string text = name + ": " +
                        (run_.plain ? format("{} joined", run_.plain->joined)
-                                   : format("{} sessions", run_.job.stats.sessions));
+                                   : format("{} session{}", run_.job.stats.sessions,
+                                            run_.job.stats.sessions == 1 ? "" : "s"));
     text += run_.details.world_size ? format(" of {}", *run_.details.world_size)
                                     : std::string(run_.plain ? ", world size not known" : "");
     if (!seen_.empty()) text += "; ranks seen: " + fold_set(seen_);

@@ -240,6 +240,7 @@ CommandLine parse(int argc, char** argv) {
       ->delimiter(',')
       ->take_all()
       ->default_str("");
+  app.add_flag("--proxy", o.proxy, "of tcpstore-*: also through a node proxy, as under c10drun");
   app.add_flag("--awake", o.awake,
                "spin on idle cores: waking a halted one can take longer than an answer")
       ->default_str("");

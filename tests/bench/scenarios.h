@@ -33,6 +33,7 @@ struct Options {
   std::string engine;             ///< of the daemon that is started; empty: the scenario's
   std::optional<Address> daemon;  ///< that runs already
   std::vector<Peer> against;
+  bool proxy = false;     ///< of tcpstore-*: also through a node proxy
   bool awake = false;     ///< the cores are kept from halting
   std::string only;       ///< of instructions: the cases whose names contain this text
   std::string budgets;    ///< of instructions: a file with the most that each case may cost

@@ -21,6 +21,7 @@ TcpstoreServers::TcpstoreServers(const Options& options, Endpoints endpoints) {
   if (endpoints == Endpoints::with) {
     for (const char* durability : {"os", "fsync"}) add_endpoint(durability);
   }
+  if (options.proxy) add_proxy("os");
   if (options.against.empty()) return;
   bool newest = false;
   for (const TorchStoreKind& kind : torch_stores()) {
@@ -49,6 +50,16 @@ void TcpstoreServers::add_endpoint(const std::string& durability) {
                   tcpstore::Dialect::v,
                   {leased.host, leased.port},
                   daemon.process()});
+}
+
+/// Starts a daemon on RocksDB, and a proxy for a run of it.
+void TcpstoreServers::add_proxy(const std::string& durability) {
+  durable_.push_back(std::make_unique<DaemonServer>("rocksdb:DIR", durability));
+  proxies_.push_back(std::make_unique<ProxyServer>(durable_.back()->address()));
+  all_.push_back({{"proxy, " + durability, "a durable run on RocksDB, through a node proxy", {}},
+                  tcpstore::Dialect::v,
+                  proxies_.back()->address(),
+                  proxies_.back()->process()});
 }
 
 }  // namespace c10dd::bench

@@ -36,9 +36,11 @@ class TcpstoreServers {
 
  private:
   void add_endpoint(const std::string& durability);
+  void add_proxy(const std::string& durability);
 
   std::unique_ptr<DaemonServer> daemon_;
   std::vector<std::unique_ptr<DaemonServer>> durable_;
+  std::vector<std::unique_ptr<ProxyServer>> proxies_;
   std::vector<std::unique_ptr<TorchStoreServer>> torch_;
   std::vector<TcpstoreServer> all_;
   std::string skipped_;

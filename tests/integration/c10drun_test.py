@@ -334,7 +334,7 @@ class Nodes(Case):
                                 "--max-restarts", "0") for _ in range(2)]
         self.until(lambda: "epoch number=1 of=20" in first.printed() + second.printed(),
                    "it trains", first)
-        self.assertIn(" of 2, master", first.said())
+        self.assertIn(" of 2, rank 0 at ", first.said())
         first.send(signal.SIGKILL)
         self.assertEqual(0, second.wait(40), second.said())
         self.assertRegex(second.said(), "is lost")

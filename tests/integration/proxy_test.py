@@ -11,7 +11,7 @@ import unittest
 import at_once
 from daemon import SLOWDOWN, Daemon
 from launcher import Launcher
-from tcpstore_wire import CANCEL_WAIT, Client, OldClient, wait
+from tcpstore_wire import CANCEL_WAIT, GET, Client, OldClient, message, wait
 
 # Tells where the store of the workers is, and keeps it open until a file comes.
 HOLD = 'echo $MASTER_PORT >"$OUT/port.tmp"; mv "$OUT/port.tmp" "$OUT/port"; while [ ! -e "$OUT/end" ]; do sleep 0.05; done'
@@ -110,6 +110,23 @@ class Survives(Proxied):
         self.assertEqual(1, waiter.add(b"n"))
         self.end()
 
+    def test_a_client_that_reads_nothing_costs_no_memory(self):
+        client = self.client()
+        client.set(b"k", b"v" * (8 << 20))
+        client.get(b"k")
+        client.socket.settimeout(2)
+        try:
+            client.socket.sendall(message(GET, b"k") * 300)
+        except TimeoutError:
+            pass
+        time.sleep(1)
+        with open(f"/proc/{self.launch.process.pid}/statm", encoding="ascii") as statm:
+            resident = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        self.assertLess(resident, 200 << 20)
+        self.assertEqual(1, self.client().add(b"n"))
+        client.close()
+        self.end()
+
     def test_people_are_told_once_of_an_absence(self):
         clients = [self.client() for _ in range(8)]
         for client in clients:
@@ -131,6 +148,7 @@ class Forgets(Proxied):
         self.daemon.stop()
         self.daemon.start()
         self.assertIsNone(client.add(b"n"))
+        self.assertIsNone(self.client().add(b"n"), "nor does a later one get an empty store")
         self.until(lambda: "proxy: closed the connection of " in self.launch.said())
         self.end()
 

@@ -235,6 +235,18 @@ TEST(ProxiedClient, RefusesAMessageThatNoFrameFits) {
       << ends.client.over()->detail;
 }
 
+TEST(ProxiedClient, HasOneValueUnderWayAtATime) {
+  Ends ends;
+  for (int i = 0; i < 5; ++i) ends.send({.query = Query::get, .key = "k"});
+  ends.connect();
+  for (int i = 0; i < 5; ++i) {
+    const auto get = ends.sent();
+    ASSERT_EQ(get.size(), 1u);
+    ends.reply(get[0], ReplyBody(Value{"v", 1}));
+  }
+  EXPECT_EQ(ends.out(), text("v") + text("v") + text("v") + text("v") + text("v"));
+}
+
 TEST(ProxiedClient, StopsReadingAtTheWindow) {
   Ends ends;
   std::size_t sent = 0;
