@@ -46,7 +46,7 @@ class Tidy(unittest.TestCase):
 
     def test_arrows_point_down(self):
         self.assert_clean("daemon/shard/shard.cc", '#include "daemon/core/job.h"\n')
-        self.assert_clean("daemon/proxy_link.cc", '#include "client/client.h"\n')
+        self.assert_clean("daemon/forwarder_link.cc", '#include "client/client.h"\n')
         self.assert_clean("daemon/server.cc", '#include "daemon/http/http_session.h"\n')
         self.assert_clean("daemon/http/x.cc", '#include "daemon/net/protocols.h"\n')
         self.assert_clean("daemon/net/x.cc", '#include "daemon/shard/shard.h"\n')
