@@ -9,9 +9,12 @@ for a server, with the reason, is in DEVIATIONS. The keys init/ and those of ran
 c10dd tells launches apart, which PyTorch's servers do not. So are barriers whose arrivals give different world
 sizes: c10dd wakes each arrival at its own number, PyTorch's libuv server looks only at the newest arrival's.
 
-    differential.py [--seeds N] [--first S] [--steps N] [--server NAME]...
+    differential.py [--seeds N] [--first S] [--steps N] [--server NAME]... [--proxy]
+
+With --proxy the requests go to the node proxy of a c10drun, which passes them on to the daemon.
 """
 import argparse
+import contextlib
 import os
 import random
 import socket
@@ -21,7 +24,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../integration"))
-from daemon import Daemon  # noqa: E402
+from daemon import BIN, Daemon  # noqa: E402
 from environments import python_of  # noqa: E402
 
 MAGIC = struct.pack("<I", 0x3C85F7CE)
@@ -377,8 +380,23 @@ def play(seed, port, opcodes, skipped, steps):
         return [repr(error).encode(), *(one.log for one in story.all)], story.steps
 
 
+@contextlib.contextmanager
+def port_of(daemon, proxy):
+    """The port that the requests go to: of the daemon, or of a proxy as long as this context lasts."""
+    if not proxy:
+        yield daemon.address[1]
+        return
+    command = [os.path.join(BIN, "c10drun"), "--daemon", "%s:%d" % daemon.address, "--job", "compared", "--no-prefix",
+               "--stdin", "0", "sh", "-c", "echo $MASTER_PORT; read end"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True) as launch:
+        yield int(launch.stdout.readline())
+        launch.stdin.close()
+
+
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--proxy", action="store_true")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--steps", type=int, default=60)
@@ -398,7 +416,8 @@ def main():
                 print("new", file=server.stdin, flush=True)
                 theirs, steps = play(seed, int(server.stdout.readline()), opcodes, skipped, options.steps)
                 with Daemon() as daemon:  # as new as PyTorch's server, which keeps its keys while it lives
-                    ours, _ = play(seed, daemon.address[1], opcodes, skipped, options.steps)
+                    with port_of(daemon, options.proxy) as port:
+                        ours, _ = play(seed, port, opcodes, skipped, options.steps)
                 if ours != theirs:
                     different += 1
                     print(f"{name}, seed {seed}: the replies differ\n  " + "\n  ".join(steps))

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The short form of launchers.py and differential.py: PyTorch 1.13.1, and the newest one where
-`./dev torch newest` has made its environment."""
+"""The short form of launchers.py and differential.py, and trainers under c10drun that survive the daemon: PyTorch 1.13.1,
+and the newest one where `./dev torch newest` has made its environment."""
+import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../integration"))
 import at_once  # noqa: E402
+from daemon import BIN, SLOWDOWN, Daemon  # noqa: E402
 from environments import DEBIAN, python_of  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -35,6 +39,49 @@ class TrainersTest(unittest.TestCase):
 
     def test_replies_are_those_of_the_old_server(self):
         self.run_tool(DEBIAN, "differential.py", "--server", "1.13.1-poll", "--seeds", "5")
+
+    def test_replies_through_a_proxy_are_those_of_the_servers(self):
+        self.run_tool(DEBIAN, "differential.py", "--proxy", "--server", "1.13.1-poll", "--seeds", "3")
+
+    def survives(self, version):
+        """A launch of c10drun while the daemon is killed three times."""
+        python = python_of(version)
+        if python is None:
+            self.skipTest(f"PyTorch {version} is not installed")
+        steps, size = 40, 4
+        with tempfile.TemporaryDirectory() as folder, Daemon(engine=f"rocksdb:{folder}/state") as daemon:
+            launch = subprocess.Popen(
+                [os.path.join(BIN, "c10drun"), "--nproc", str(size), "--no-prefix", "--daemon", "%s:%d" % daemon.address,
+                 "--job", "survives", os.path.join(HERE, "steps.py"), str(steps), "0.15"],
+                env={**os.environ, "PYTHON_EXEC": python}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(launch.wait)
+            self.addCleanup(launch.kill)
+            self.await_steps(daemon)
+            for _ in range(3):
+                daemon.kill()
+                time.sleep(0.4)
+                daemon.start()
+                time.sleep(1)
+            out, error = launch.communicate(timeout=120 * SLOWDOWN)
+            self.assertEqual(0, launch.returncode, error)
+        total = sum(float(rank + step) for step in range(steps) for rank in range(size))
+        self.assertEqual(sorted(f"done {rank} {steps * size} {total}" for rank in range(size)), sorted(out.split("\n")[:-1]), error)
+
+    def await_steps(self, daemon):
+        """Until the launch has keys of its first steps."""
+        end = time.monotonic() + 90 * SLOWDOWN
+        while True:
+            self.assertLess(time.monotonic(), end, "no step")
+            jobs = json.loads(daemon.http("/v1/jobs")[1])["jobs"]
+            if any(job["run"] and job.get("keys", 0) > 20 for job in jobs):
+                return
+            time.sleep(0.1)
+
+    def test_the_old_version_survives_the_death_of_the_daemon_under_c10drun(self):
+        self.survives(DEBIAN)
+
+    def test_the_newest_version_survives_the_death_of_the_daemon_under_c10drun(self):
+        self.survives("newest")
 
     def test_replies_are_those_of_the_newest_servers(self):
         self.run_tool("newest", "differential.py", "--server", "newest-poll", "--server", "newest-libuv",

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stock trainer that uses its store in each step: it counts, sets a key, gets that of the next rank, waits for one
+that comes late, and reduces a tensor. Prints `done RANK COUNT SUM`. Arguments: steps, seconds of a step."""
+import datetime
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+steps, pause = int(sys.argv[1]), float(sys.argv[2])
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
+rank, size = dist.get_rank(), dist.get_world_size()
+store = dist.distributed_c10d._get_default_store()
+total = torch.zeros(4, dtype=torch.float64)
+for step in range(steps):
+    store.add("count", 1)
+    if rank == step % size:
+        time.sleep(pause)  # the others wait for this rank's key
+    store.set(f"key/{rank}/{step}", str(step))
+    store.wait([f"key/{other}/{step}" for other in range(size)])
+    assert store.get(f"key/{(rank + 1) % size}/{step}") == str(step).encode()
+    part = torch.full((4,), float(rank + step), dtype=torch.float64)
+    dist.all_reduce(part)
+    total += part
+dist.barrier()
+print("done", rank, store.add("count", 0), total[0].item(), flush=True)
