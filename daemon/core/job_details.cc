@@ -86,7 +86,10 @@ JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& q
   keep_most(all);
   WorldSize world;
   keys.for_each([&](std::string_view key, const KeySpace::StoredValue& stored) {
-    if (const auto rank = rank_of_key(key)) all.ranks.insert(*rank);
+    if (const auto rank = rank_of_key(key)) {
+      all.ranks.insert(*rank);
+      all.trainers = all.trainers || !agent_key(key);
+    }
     world.look_at(key, stored);
   });
   all.world_size = world.found();

@@ -46,6 +46,7 @@ struct JobDetails {
   std::vector<KeyWait> waits = {};  ///< those with most waiters, at most kWaits; in order of keys
   std::size_t more_waits = 0;       ///< keys that are not in `waits`
   std::set<std::uint32_t> ranks = {};  ///< that have set a rank's key
+  bool trainers = false;  ///< not all of these keys are of agents, whose ranks are those of nodes
   /// How many ranks there are, if a value tells it (see WorldSize), or else a barrier of TCPStore.
   std::optional<std::uint64_t> world_size = {};
   /// The ranks that tell each size, if they tell several: WorldSize::differing().

@@ -27,7 +27,8 @@ constexpr std::size_t kProcessesShown = 16;  // of those that wait for one key
 /// One run, with what is known of its ranks.
 class RunPage {
  public:
-  explicit RunPage(const core::RunReport& run) : run_(run), seen_(run.details.ranks) {
+  explicit RunPage(const core::RunReport& run)
+      : run_(run), seen_(run.details.ranks), trainers_(!run.plain && run.details.trainers) {
     if (!run.plain) return;
     left_ = seen_;
     for (const core::PlainRuns::Rank& rank : run.plain->ranks) {

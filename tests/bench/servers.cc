@@ -16,7 +16,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "client/proxy/proxy.h"
 #include "tests/bench/echo_server.h"
 
 namespace c10dd::bench {
@@ -209,24 +208,6 @@ void DaemonServer::start() {
   write_end = Descriptor();
   const std::string line = first_line("c10dd", read_end);
   port_ = static_cast<std::uint16_t>(std::stoi(line.substr(line.rfind(':') + 1)));
-}
-
-ProxyServer::ProxyServer(const Address& daemon) {
-  std::array<int, 2> ends{};
-  if (::pipe(ends.data()) != 0) fail_with_errno("pipe");
-  const Descriptor read_end(ends[0]);
-  Descriptor write_end(ends[1]);
-  child_ = std::make_unique<Child>([&] {
-    const proxy::Proxy proxy({.daemons = {daemon.host + ":" + std::to_string(daemon.port)},
-                              .job = "bench",
-                              .run = "proxied",
-                              .host = "bench"});
-    const std::string line = std::to_string(proxy.port()) + "\n";
-    if (::write(write_end.get(), line.data(), line.size()) < 0) std::_Exit(1);
-    while (true) ::pause();
-  });
-  write_end = Descriptor();
-  port_ = static_cast<std::uint16_t>(std::stoi(first_line("the proxy", read_end)));
 }
 
 RedisServer::RedisServer(const std::string& appendfsync) {

@@ -95,18 +95,6 @@ class DaemonServer {
   std::unique_ptr<Child> child_;
 };
 
-/// A node proxy in a process of its own, for a run of this daemon.
-class ProxyServer {
- public:
-  explicit ProxyServer(const Address& daemon);
-  Address address() const { return {"127.0.0.1", port_}; }
-  pid_t process() const { return child_->process(); }
-
- private:
-  std::uint16_t port_ = 0;
-  std::unique_ptr<Child> child_;
-};
-
 /// A redis-server. `appendfsync` is the option of its append-only file; empty: without that file.
 class RedisServer {
  public:

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/bench/tcpstore_servers.h"
 
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+
 #include "client/client.h"
+#include "client/proxy/proxy.h"
+#include "tests/bench/line.h"
 
 namespace c10dd::bench {
 namespace {
@@ -10,6 +18,24 @@ constexpr const char* kDaemon = "c10dd";
 constexpr const char* kOldDaemon = "c10dd as 1.13.1";
 
 }  // namespace
+
+ProxyServer::ProxyServer(const Address& daemon) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) fail_with_errno("pipe");
+  const Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
+  child_ = std::make_unique<Child>([&] {
+    const proxy::Proxy proxy({.daemons = {daemon.host + ":" + std::to_string(daemon.port)},
+                              .job = "bench",
+                              .run = "proxied",
+                              .host = "bench"});
+    const std::string line = std::to_string(proxy.port()) + "\n";
+    if (::write(write_end.get(), line.data(), line.size()) < 0) std::_Exit(1);
+    while (true) ::pause();
+  });
+  write_end = Descriptor();
+  port_ = static_cast<std::uint16_t>(std::stoi(first_line("the proxy", read_end)));
+}
 
 TcpstoreServers::TcpstoreServers(const Options& options, Endpoints endpoints) {
   using tcpstore::Dialect;

@@ -24,6 +24,18 @@ struct TcpstoreServer {
   pid_t process;
 };
 
+/// A node proxy in a process of its own, for a run of this daemon.
+class ProxyServer {
+ public:
+  explicit ProxyServer(const Address& daemon);
+  Address address() const { return {"127.0.0.1", port_}; }
+  pid_t process() const { return child_->process(); }
+
+ private:
+  std::uint16_t port_ = 0;
+  std::unique_ptr<Child> child_;
+};
+
 class TcpstoreServers {
  public:
   enum class Endpoints : std::uint8_t { without, with };

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The node proxy of c10drun: clients of PyTorch's TCPStore survive the daemon, whatever happens to it."""
+import json
 import os
 import signal
 import tempfile
@@ -125,6 +126,19 @@ class Survives(Proxied):
         self.assertLess(resident, 200 << 20)
         self.assertEqual(1, self.client().add(b"n"))
         client.close()
+        self.end()
+
+    def test_the_page_of_the_job_names_the_rank_that_is_missing(self):
+        client, waiter = self.client(), self.client()
+        client.set(b"default_pg/0//cpu//0/0", b"x" * (154 + 2 * 8))  # Gloo's, of rank 0 of 2
+        waiter.socket.sendall(wait(b"default_pg/0//cpu//0/1"))
+
+        def missing():
+            runs = json.loads(self.daemon.http("/v1/jobs/kept")[1])["runs"]
+            return [run for run in runs if run["missing"] == [1] and run["waiters"] == 1]
+
+        run, = self.until(missing)
+        self.assertIn("ranks seen: [0]; ranks missing: [1]", run["summary"])
         self.end()
 
     def test_people_are_told_once_of_an_absence(self):
