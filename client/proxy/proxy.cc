@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <future>
+#include <new>
 #include <random>
 #include <set>
 #include <system_error>
@@ -248,7 +249,8 @@ Proxy::Proxy(ProxySettings settings) : shell_(std::make_shared<Shell>(std::move(
 
 Proxy::~Proxy() {
   if (shell_->forked()) {
-    new std::shared_ptr<Shell>(std::move(shell_));  // its thread does not exist here: leak it
+    new (std::nothrow)
+        std::shared_ptr<Shell>(std::move(shell_));  // its thread is not here: leak it
     return;
   }
   shell_->stop();

@@ -59,6 +59,7 @@ Failure disagreement(const BarrierKey& key, const BarrierState& barrier, Rank ra
                      const Arrival& arrival, Difference what, const Sessions& sessions) {
   std::vector<Rank> ranks;
   const auto arrived = barrier.arrived();
+  ranks.reserve(arrived.size());
   for (const auto& [at, session] : arrived) ranks.push_back(at);
   std::string before = "the ranks before it";
   if (!ranks.empty()) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/swarm.h"
@@ -34,7 +35,9 @@ class Link : public std::enable_shared_from_this<Link> {
   Link(World& world, const Swarm& swarm, std::uint64_t number_of_link)
       : number(number_of_link), world_(world), swarm_(swarm) {}
 
-  void attach(Side side, std::weak_ptr<Endpoint> endpoint) { ends_[side].owner = endpoint; }
+  void attach(Side side, std::weak_ptr<Endpoint> endpoint) {
+    ends_[side].owner = std::move(endpoint);
+  }
 
   void send(Side from, std::string_view bytes);
   /// Closes this side (FIN): the other side is notified after the last byte.
