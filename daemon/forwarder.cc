@@ -119,7 +119,8 @@ HttpReply no_reply(int status, Code code, std::string text) {
 
 }  // namespace
 
-asio::awaitable<HttpReply> Forwarder::forward(const HttpRequest& request, const Peer& to, bool local) {
+asio::awaitable<HttpReply> Forwarder::forward(const HttpRequest& request, const Peer& to,
+                                              bool local) {
   const std::string name = printable(to.addresses.empty() ? "" : to.addresses.front(), 256);
   if (in_flight_ >= kAtOnce) {
     metrics_.forwarded("busy");

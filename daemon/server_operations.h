@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "daemon/core/host/growth_gate.h"
+#include "daemon/forwarder.h"
 #include "daemon/http/operations.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/endpoint_listeners.h"
 #include "daemon/net/launch_runs.h"
 #include "daemon/net/shared_budget.h"
-#include "daemon/forwarder.h"
 #include "daemon/shard/owner_lookup.h"
 #include "daemon/shard/shards.h"
 
@@ -43,7 +43,10 @@ class ServerOperations final : public Operations {
                                      ///< empty
   };
   ServerOperations(Loop& loop, const Daemon& of)
-      : loop_(loop), of_(of), forwarder_(of.metrics, of.addresses.front()), lookup_(loop, of.engine) {}
+      : loop_(loop),
+        of_(of),
+        forwarder_(of.metrics, of.addresses.front()),
+        lookup_(loop, of.engine) {}
 
   ServerFacts facts() const override;
 

@@ -200,8 +200,8 @@ struct Reducer::State {
       ++count;
     }
     if (count == 0) return {};
-    return format("{} of {} parameters were not marked ready: {}{}", count, parameters.size(), names,
-                  count > kNamed ? ", ..." : "");
+    return format("{} of {} parameters were not marked ready: {}{}", count, parameters.size(),
+                  names, count > kNamed ? ", ..." : "");
   }
 };
 

@@ -28,8 +28,8 @@ Result<AddressParts> split_address(std::string_view text);
 /// address of 127.0.0.0/8, or ::1. `host` has no brackets. Resolves no name.
 bool is_loopback(std::string_view host);
 
-/// Returns true if the host is an IPv6 link-local address (fe80::/10), with or without its interface
-/// (fe80::1%eth0). Without it, nobody can connect to the address or listen on it.
+/// Returns true if the host is an IPv6 link-local address (fe80::/10), with or without its
+/// interface (fe80::1%eth0). Without it, nobody can connect to the address or listen on it.
 bool is_link_local(std::string_view host);
 
 /// Returns host:port, with brackets around an IPv6 host.

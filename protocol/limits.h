@@ -116,8 +116,8 @@ inline constexpr std::chrono::nanoseconds kKeyTtlMax = std::chrono::hours(24 * 3
 inline constexpr std::chrono::seconds kRunGrace{
     30};  // a run without sessions is erased after this time
 
-// New jobs in a fleet: each address may make some at once, then so many a second. A client whose job
-// would have to wait longer is refused.
+// New jobs in a fleet: each address may make some at once, then so many a second. A client whose
+// job would have to wait longer is refused.
 inline constexpr int kNewJobsAtOnce = 256;
 inline constexpr int kNewJobsPerSecond = 100;
 inline constexpr std::chrono::nanoseconds kNewJobWait = std::chrono::seconds(2);

@@ -19,7 +19,8 @@ namespace c10dd::client {
 
 struct CoreOptions {
   std::vector<std::string> addresses;  ///< at least one host:port, of the daemons of one engine
-  Hello hello;  ///< identity of the client; `seen` is what an earlier client of it has seen, or empty
+  Hello
+      hello;  ///< identity of the client; `seen` is what an earlier client of it has seen, or empty
   std::uint64_t seed = 0;  ///< of the first address, the back-off and the ids of later sessions
 };
 

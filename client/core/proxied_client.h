@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One client of PyTorch's TCPStore behind a proxy: the server's side of the TCPStore dialogue towards
-// the client, and a native session towards the daemon. PyTorch's clients never connect again, but
-// this session does: so a client of the proxy survives the death of the daemon, and each of its
-// changes is made once. Pure: no socket, no clock, no thread. The owner (client/proxy) does the I/O
-// of both connections.
+// One client of PyTorch's TCPStore behind a proxy: the server's side of the TCPStore dialogue
+// towards the client, and a native session towards the daemon. PyTorch's clients never connect
+// again, but this session does: so a client of the proxy survives the death of the daemon, and each
+// of its changes is made once. Pure: no socket, no clock, no thread. The owner (client/proxy) does
+// the I/O of both connections.
 #pragma once
 
 #include <map>
@@ -22,14 +22,14 @@ class ProxiedClient final : private tcpstore::RequestSink {
   /// How long the session tries to say goodbye after the local client has gone.
   static constexpr Duration kGoodbyePatience = std::chrono::seconds(30);
 
-  /// `options` has everything but the process id, which the local client may send. `legacy` says how
-  /// to recognise old clients.
+  /// `options` has everything but the process id, which the local client may send. `legacy` says
+  /// how to recognise old clients.
   ProxiedClient(CoreOptions options, tcpstore::LegacyClients legacy);
 
   // ---- the local client
 
-  /// Takes the messages at the beginning of `in`, which must begin where the last one that was taken
-  /// has ended. Returns the number of bytes taken. Takes none while the client has to wait.
+  /// Takes the messages at the beginning of `in`, which must begin where the last one that was
+  /// taken has ended. Returns the number of bytes taken. Takes none while the client has to wait.
   std::size_t take(std::string_view in, TimePoint now);
   /// Returns whether take() may take a message. If not, the owner should not read from the client.
   bool wants_input() const;
@@ -38,7 +38,8 @@ class ProxiedClient final : private tcpstore::RequestSink {
   bool has_output() const { return !out_.empty(); }
   /// The local client has closed its connection: ends the session.
   void leave(TimePoint now);
-  /// See tcpstore::Talk: the next bytes may have two meanings, which the owner settles after a while.
+  /// See tcpstore::Talk: the next bytes may have two meanings, which the owner settles after a
+  /// while.
   bool is_ambiguous() const { return talk_.is_ambiguous(); }
   void settle_ambiguous() { talk_.settle_ambiguous(); }
   std::optional<std::uint32_t> pid() const { return talk_.pid(); }
@@ -52,7 +53,8 @@ class ProxiedClient final : private tcpstore::RequestSink {
   /// it has reported to core().
   void settle(TimePoint now);
 
-  /// Returns why the local connection must be closed, when all output was written; null if it goes on.
+  /// Returns why the local connection must be closed, when all output was written; null if it goes
+  /// on.
   const Failure* over() const;
   /// Returns whether the session has ended, so that the owner may destroy this object. Only after
   /// leave().
@@ -71,11 +73,11 @@ class ProxiedClient final : private tcpstore::RequestSink {
   CoreOptions options_;
   tcpstore::Talk talk_;
   std::optional<Core> core_;
-  TimePoint now_;                                    ///< of the call of take() that submits
-  Bytes out_;                                        ///< for the local client
-  std::map<std::uint64_t, std::uint64_t> sequences_;  ///< of the dialogue, by the core's call
-  std::map<std::uint64_t, std::uint64_t> waiting_;   ///< the call of each wait, by its sequence
-  std::optional<std::uint64_t> value_;               ///< the call whose reply has a value
+  TimePoint now_;                                      ///< of the call of take() that submits
+  Bytes out_;                                          ///< for the local client
+  std::map<std::uint64_t, std::uint64_t> sequences_;   ///< of the dialogue, by the core's call
+  std::map<std::uint64_t, std::uint64_t> waiting_;     ///< the call of each wait, by its sequence
+  std::optional<std::uint64_t> value_;                 ///< the call whose reply has a value
   std::vector<std::pair<std::uint64_t, Reply>> here_;  ///< replies that need no daemon
   std::optional<Failure> over_;
   bool left_ = false;

@@ -40,11 +40,12 @@ struct NamedServer {
 /// How long the look-up of a name may take if addresses of it are kept.
 inline constexpr Duration kLookUpPatience = std::chrono::milliseconds(500);
 
-/// Returns the addresses of a server for stream sockets. Blocks until the look-up has ended, but for
-/// at most `patience`, and stops when `interrupt` becomes readable. If addresses are kept, blocks
-/// for at most kLookUpPatience, and returns those if the look-up fails or is late. A look-up goes on
-/// after a call has given up; the next call gets its result. Fails with Code::unavailable if no
-/// address is known. Thread-safe.
-Result<std::vector<SocketAddress>> resolve(const NamedServer& server, int interrupt, Duration patience);
+/// Returns the addresses of a server for stream sockets. Blocks until the look-up has ended, but
+/// for at most `patience`, and stops when `interrupt` becomes readable. If addresses are kept,
+/// blocks for at most kLookUpPatience, and returns those if the look-up fails or is late. A look-up
+/// goes on after a call has given up; the next call gets its result. Fails with Code::unavailable
+/// if no address is known. Thread-safe.
+Result<std::vector<SocketAddress>> resolve(const NamedServer& server, int interrupt,
+                                           Duration patience);
 
 }  // namespace c10dd::client

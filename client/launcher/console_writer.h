@@ -35,8 +35,8 @@ class ConsoleWriter {
   /// printed when there is room again.
   void put(Stream stream, std::string bytes);
 
-  /// Waits until all is written, or until nothing was written for 5 s. Then drops the rest, and says
-  /// on standard error how many lines that are.
+  /// Waits until all is written, or until nothing was written for 5 s. Then drops the rest, and
+  /// says on standard error how many lines that are.
   void finish();
 
  private:

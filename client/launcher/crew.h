@@ -52,8 +52,8 @@ class Crew {
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  /// Starts the workers, and the store that they find at MASTER_ADDR. Throws std::system_error if the
-  /// machine can not start a process, and Fatal if a log file or the store can not be created.
+  /// Starts the workers, and the store that they find at MASTER_ADDR. Throws std::system_error if
+  /// the machine can not start a process, and Fatal if a log file or the store can not be created.
   void start();
 
   std::size_t running() const { return running_; }

@@ -22,8 +22,8 @@ struct Plan {
   std::uint32_t first_rank = 0;  ///< lowest rank of this node's workers; their ranks are contiguous
   std::uint32_t local_size = 1;
   std::uint32_t world_size = 1;
-  std::string master_address;  ///< of rank 0, for a server of its own
-  std::string master_port;     ///< free on the node of rank 0
+  std::string master_address;   ///< of rank 0, for a server of its own
+  std::string master_port;      ///< free on the node of rank 0
   bool store_in_rank0 = false;  ///< Options::store_in_rank0 of node 0
   std::string store_port = {};  ///< of this node's proxy; empty if the store is in rank 0
   /// OMP_NUM_THREADS of each worker, unless it is inherited; 0: not set. Otherwise every worker

@@ -75,7 +75,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   Socket remote_;
   ForkClosed local_in_child_;
   ForkClosed remote_in_child_;
-  boost::asio::steady_timer timer_;    // deadlines of the session
+  boost::asio::steady_timer timer_;     // deadlines of the session
   boost::asio::steady_timer patience_;  // of an attempt to connect, and of ambiguous bytes
   Bytes in_;                            // from the local client, not taken
   Bytes out_;                           // for the local client, not written

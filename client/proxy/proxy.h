@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The node proxy: a port on 127.0.0.1 to which the clients of PyTorch's TCPStore on this machine
-// connect, in place of a store that dies. All of them are in one run of a job, and each has a session
-// of its own with the daemon, over a connection of its own. When the daemon is away, they wait.
+// connect, in place of a store that dies. All of them are in one run of a job, and each has a
+// session of its own with the daemon, over a connection of its own. When the daemon is away, they
+// wait.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ struct ProxySettings {
   bool says_absences = true;  ///< false: the process has a client of its own that says them
 };
 
-/// What the proxy has done and does. Each number but `clients`, `waits` and `unanswered` only grows.
+/// What the proxy has done and does. Each number but `clients`, `waits` and `unanswered` only
+/// grows.
 struct ProxyCounts {
   std::uint64_t clients = 0;     ///< connected now
   std::uint64_t accepted = 0;    ///< since the start
@@ -39,8 +41,8 @@ struct ProxyCounts {
 
 class Proxy {
  public:
-  /// Listens on a free port and starts the thread. Throws Error with Code::unavailable if the system
-  /// gives no port or no thread.
+  /// Listens on a free port and starts the thread. Throws Error with Code::unavailable if the
+  /// system gives no port or no thread.
   explicit Proxy(ProxySettings settings);
   /// Closes all connections, says goodbye for each, for at most a second, and ends the thread. In a
   /// forked child does nothing.

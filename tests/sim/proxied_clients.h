@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Local clients of a node proxy: they send the bytes of PyTorch's TCPStore to the product's
-// ProxiedClient, and read its bytes. Their calls go into the records beside those of native clients,
-// so all oracles judge them: each change is made once. An oracle of their own: nobody is closed but
-// for a reason that the proxy may have, and every message gets its reply.
+// ProxiedClient, and read its bytes. Their calls go into the records beside those of native
+// clients, so all oracles judge them: each change is made once. An oracle of their own: nobody is
+// closed but for a reason that the proxy may have, and every message gets its reply.
 #pragma once
 
 #include <functional>
@@ -61,12 +61,12 @@ class ProxiedClient final : public Process, public Endpoint {
   Bytes to_proxy_;
   Bytes from_proxy_;
   std::optional<Asked> asked_;
-  Bytes queue_;  ///< whose wait has ended: the next message pops
+  Bytes queue_;           ///< whose wait has ended: the next message pops
   bool greeted_ = false;  ///< the ping has its reply
   unsigned left_;
   TimePoint next_;  // local
   TimePoint cut_off_until_;
-  std::uint64_t calls_ = 0;                                  ///< requests to the daemon so far
+  std::uint64_t calls_ = 0;                                     ///< requests to the daemon so far
   std::vector<std::pair<std::uint64_t, std::size_t>> unnamed_;  ///< call, index in records_.ops
   std::uint64_t values_ = 0;
 };
