@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/internal/per_process.h"
 #include "collectives/generation_end.h"
-#include "collectives/per_process.h"
 
 namespace c10dd::collectives {
 namespace {
@@ -27,7 +27,7 @@ Failure as_ranks_of(const World& world, Failure lost) {
 
 }  // namespace
 
-GroupRegistry& GroupRegistry::instance() { return of_this_process<GroupRegistry>(); }
+GroupRegistry& GroupRegistry::instance() { return client::of_this_process<GroupRegistry>(); }
 
 std::shared_ptr<void> GroupRegistry::add(const std::shared_ptr<AbortableGroup>& group,
                                          std::string family, const Membership* membership) {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <thread>
 
-#include "collectives/per_process.h"
+#include "client/internal/per_process.h"
 
 namespace c10dd::collectives {
 
-TimerThread& TimerThread::instance() { return of_this_process<TimerThread>(); }
+TimerThread& TimerThread::instance() { return client::of_this_process<TimerThread>(); }
 
 void TimerThread::add(Task& task) {
   const std::lock_guard lock(mutex_);

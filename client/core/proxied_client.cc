@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/core/proxied_client.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "protocol/fields.h"
-#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::client {
@@ -12,7 +11,6 @@ namespace {
 
 /// Of a request without a time-out of its own. A client of PyTorch has no time-out for it either.
 constexpr Duration kForever = limits::kTimeoutMax;
-constexpr std::size_t kFrameHead = 1024;  // more than the header of a frame
 
 /// Returns true if the request may wait for other clients.
 bool is_wait(const Request& request) {
@@ -25,10 +23,6 @@ bool has_value(const Request& request) {
          std::holds_alternative<QueuePop>(request);
 }
 
-std::size_t size_of(const Request& request) {
-  return std::visit([](const auto& r) { return wire::encoded_size(r); }, request);
-}
-
 }  // namespace
 
 ProxiedClient::ProxiedClient(CoreOptions options, tcpstore::LegacyClients legacy)
@@ -38,17 +32,21 @@ ProxiedClient::ProxiedClient(CoreOptions options, tcpstore::LegacyClients legacy
 
 // ---- the local client --------------------------------------------------------------------------
 
-bool ProxiedClient::wants_input() const {
+bool ProxiedClient::may_take() const {
   return !left_ && over() == nullptr && !talk_.is_paused() &&
          out_.size() < limits::kOutboxSoftBytes;
 }
 
-/// Returns whether the next message must wait. Whether a wait is blocked is known to the daemon
-/// only, so each counts as blocked. Until its reply, a client sends nothing but the message that
-/// cancels it. Clients before PyTorch 2.1 cannot cancel: their next message means that they gave
-/// up.
+bool ProxiedClient::wants_input(std::size_t held) const {
+  return may_take() && held < std::max(talk_.needed(), limits::kSmallFrameBytes);
+}
+
+/// Returns whether the next message must wait for the reply to an earlier one. Only the daemon
+/// knows whether a wait is blocked, so every wait counts as blocked: until its reply, only the
+/// message that cancels it is taken. Clients before PyTorch 2.1 cannot cancel: their next message
+/// means that they have given up. A value must have come before the next message is taken;
+/// otherwise a client that does not read could make the proxy hold any number of values.
 bool ProxiedClient::must_wait(std::string_view in) {
-  // Else a client that does not read could have any number of values under way.
   if (value_) return true;
   const auto head = talk_.look(in);
   if (!head || !*head || waiting_.empty() || talk_.dialect() != tcpstore::Dialect::v) return false;
@@ -58,7 +56,7 @@ bool ProxiedClient::must_wait(std::string_view in) {
 std::size_t ProxiedClient::take(std::string_view in, TimePoint now) {
   now_ = now;
   std::size_t taken = 0;
-  while (wants_input()) {
+  while (may_take()) {
     const std::string_view rest = in.substr(taken);
     if (must_wait(rest)) break;
     const std::size_t used = talk_.take(rest, *this, out_);
@@ -74,13 +72,6 @@ bool ProxiedClient::submit(std::uint64_t sequence, const Request& request) {
   if (const auto* wait = std::get_if<Cancel>(&request)) {
     cancel(wait->sequence);
     here_.emplace_back(sequence, ReplyBody(Done{}));
-    return false;
-  }
-  const std::size_t bytes = size_of(request);
-  if (bytes + kFrameHead > limits::kFrameBytes) {
-    here_.emplace_back(sequence,
-                       failure(Code::too_large, "{}: {} bytes, limit {}; send fewer values at once",
-                               info_of(request).name, bytes, limits::kFrameBytes - kFrameHead));
     return false;
   }
   if (!core_) {
@@ -103,21 +94,26 @@ void ProxiedClient::cancel(std::uint64_t sequence) {
   core_->fail_call(wait.mapped(), failure(Code::aborted, "cancelled by the client"), now_);
 }
 
-/// Hands over the replies that need no daemon. The dialogue takes none while it takes a message.
+/// Hands over the replies that need no daemon. The conversation takes none while it takes a
+/// message.
 void ProxiedClient::answer_here() {
   for (const auto& [sequence, reply] : std::exchange(here_, {})) talk_.reply(sequence, reply, out_);
 }
 
+/// Gives up what the client waits for. Its changes are made, though it waits for none: PyTorch's
+/// clients send a set, and end.
 void ProxiedClient::leave(TimePoint now) {
   if (std::exchange(left_, true) || !core_) return;
-  sequences_.clear();
-  waiting_.clear();
-  value_.reset();
   const Failure gone = failure(Code::closed, "the local client has gone");
-  core_->fail_calls(gone);
+  for (const auto& [sequence, call] : waiting_) {
+    sequences_.erase(call);
+    core_->fail_call(call, gone, now);
+  }
+  waiting_.clear();
   static_cast<void>(core_->take_completions());
-  if (core_->stats(now).connects == 0) return core_->finish(gone, now);
-  core_->call(Goodbye{}, kGoodbyePatience, now);
+  const bool untold = core_->stats(now).connects == 0 && sequences_.empty();
+  if (untold) return core_->finish(gone, now);
+  goodbye_ = core_->call(Goodbye{}, kGoodbyePatience, now);
 }
 
 // ---- the daemon --------------------------------------------------------------------------------
@@ -126,7 +122,9 @@ void ProxiedClient::settle(TimePoint now) {
   if (!core_) return;
   for (Completion& done : core_->take_completions()) {
     const auto asked = sequences_.extract(done.call);
-    if (left_) core_->finish(failure(Code::closed, "the client has said goodbye"), now);
+    if (goodbye_ == done.call) {
+      core_->finish(failure(Code::closed, "the client has said goodbye"), now);
+    }
     if (asked.empty()) continue;
     waiting_.erase(asked.mapped());
     if (value_ == done.call) value_.reset();

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// One client of PyTorch's TCPStore behind a proxy: the server's side of the TCPStore dialogue
-// towards the client, and a native session towards the daemon. PyTorch's clients never connect
-// again, but this session does: so a client of the proxy survives the death of the daemon, and each
-// of its changes is made once. Pure: no socket, no clock, no thread. The owner (client/proxy) does
-// the I/O of both connections.
+// One client of PyTorch's TCPStore behind a proxy. Serves the client's TCPStore conversation, and
+// holds a native session with the daemon. PyTorch's clients never connect again, but this session
+// does: so the client survives the death of the daemon, and each of its changes is made once. Pure:
+// no socket, no clock, no thread. The owner (client/proxy) does the I/O of both connections.
 #pragma once
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <vector>
 
 #include "client/core/core.h"
+#include "protocol/limits.h"
 #include "protocol/tcpstore_talk.h"
 
 namespace c10dd::client {
 
 class ProxiedClient final : private tcpstore::RequestSink {
  public:
-  /// How long the session tries to say goodbye after the local client has gone.
-  static constexpr Duration kGoodbyePatience = std::chrono::seconds(30);
+  /// How long the session tries to make the last changes and to say goodbye, after the local client
+  /// has gone. A session that is away for longer has expired.
+  static constexpr Duration kGoodbyePatience = limits::kSessionExpiry;
 
   /// `options` has everything but the process id, which the local client may send. `legacy` says
   /// how to recognise old clients.
@@ -31,8 +31,9 @@ class ProxiedClient final : private tcpstore::RequestSink {
   /// Takes the messages at the beginning of `in`, which must begin where the last one that was
   /// taken has ended. Returns the number of bytes taken. Takes none while the client has to wait.
   std::size_t take(std::string_view in, TimePoint now);
-  /// Returns whether take() may take a message. If not, the owner should not read from the client.
-  bool wants_input() const;
+  /// Returns whether the owner should read from the client. `held`: the bytes that were read, and
+  /// that take() has left.
+  bool wants_input(std::size_t held) const;
   /// Returns the bytes to write to the local client, and forgets them.
   Bytes take_output() { return std::exchange(out_, {}); }
   bool has_output() const { return !out_.empty(); }
@@ -66,6 +67,7 @@ class ProxiedClient final : private tcpstore::RequestSink {
 
  private:
   bool submit(std::uint64_t sequence, const Request& request) override;
+  bool may_take() const;
   bool must_wait(std::string_view in);
   void cancel(std::uint64_t sequence);
   void answer_here();
@@ -75,11 +77,12 @@ class ProxiedClient final : private tcpstore::RequestSink {
   std::optional<Core> core_;
   TimePoint now_;                                      ///< of the call of take() that submits
   Bytes out_;                                          ///< for the local client
-  std::map<std::uint64_t, std::uint64_t> sequences_;   ///< of the dialogue, by the core's call
+  std::map<std::uint64_t, std::uint64_t> sequences_;   ///< of the conversation, by the core's call
   std::map<std::uint64_t, std::uint64_t> waiting_;     ///< the call of each wait, by its sequence
   std::optional<std::uint64_t> value_;                 ///< the call whose reply has a value
   std::vector<std::pair<std::uint64_t, Reply>> here_;  ///< replies that need no daemon
   std::optional<Failure> over_;
+  std::optional<std::uint64_t> goodbye_;  ///< the call that ends the session
   bool left_ = false;
 };
 

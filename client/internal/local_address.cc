@@ -3,7 +3,6 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -16,12 +15,6 @@ namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(5);  // for the look-up of a new name
 
-std::string text_of(const sockaddr* address, socklen_t size) {
-  char text[NI_MAXHOST] = {};
-  getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return text;
-}
-
 /// Returns the local address from which packets to `to` are sent; empty if there is no route.
 std::string source_address(const SocketAddress& to) {
   // Connecting a datagram socket selects the route and sends nothing.
@@ -30,7 +23,8 @@ std::string source_address(const SocketAddress& to) {
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   auto* address = reinterpret_cast<sockaddr*>(&own);
-  return getsockname(socket.get(), address, &size) == 0 ? text_of(address, size) : "";
+  if (getsockname(socket.get(), address, &size) != 0) return {};
+  return SocketAddress(address, size).host();
 }
 
 /// Returns whether other machines can use the address as it is.
@@ -47,7 +41,7 @@ std::string address_of_an_interface(int family) {
     if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
     if ((one->ifa_flags & IFF_UP) == 0) continue;
     const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::string address = text_of(one->ifa_addr, size);
+    std::string address = SocketAddress(one->ifa_addr, size).host();
     if (is_common(address)) found = std::move(address);
   }
   freeifaddrs(all);

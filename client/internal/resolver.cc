@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -17,7 +16,7 @@
 #include <system_error>
 #include <thread>
 
-#include "client/internal/fork_guard.h"
+#include "client/internal/per_process.h"
 #include "client/internal/socket.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
@@ -63,7 +62,7 @@ struct LookUp {
   std::optional<Found> found;
 };
 
-/// The look-ups of this process.
+/// The look-ups of this process. They may outlive main().
 struct Names {
   void keep(const NamedServer& server, const std::vector<SocketAddress>& addresses) {
     if (kept.size() >= kServersKept && !kept.contains(server)) kept.clear();
@@ -73,21 +72,7 @@ struct Names {
   std::mutex mutex;
   std::map<NamedServer, std::shared_ptr<LookUp>> running;
   std::map<NamedServer, std::vector<SocketAddress>> kept;  // of the newest that found some
-  const HomeProcess home;
 };
-
-/// Never destroyed, because a look-up may outlive main(). A forked process gets its own, because
-/// the lock may be held and the threads do not exist there.
-Names& names() {
-  static std::atomic<Names*> all = new Names;
-  Names* now = all.load();
-  if (now->home.forked()) {
-    auto* fresh = new Names;
-    if (all.compare_exchange_strong(now, fresh)) return *fresh;
-    delete fresh;
-  }
-  return *now;
-}
 
 /// Returns the running look-up of this server. Begins one if there is none. Fails if the system has
 /// no thread or no descriptor for it. The caller holds the mutex.
@@ -132,12 +117,18 @@ SocketAddress::SocketAddress(const sockaddr* address, socklen_t size) : size_(si
   std::memcpy(&storage_, address, std::min<std::size_t>(size, sizeof storage_));
 }
 
+std::string SocketAddress::host() const {
+  char text[NI_MAXHOST] = {};
+  getnameinfo(get(), size_, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
 Result<std::vector<SocketAddress>> resolve(const NamedServer& server, int interrupt,
                                            Duration patience) {
   int error = 0;
   std::vector<SocketAddress> numeric = look_up(server, AI_NUMERICHOST, error);
   if (error == 0) return numeric;
-  Names& all = names();
+  Names& all = of_this_process<Names>();
   std::unique_lock lock(all.mutex);
   const auto known = all.kept.find(server);
   const std::vector<SocketAddress> kept =

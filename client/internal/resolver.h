@@ -24,6 +24,8 @@ class SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t size() const { return size_; }
   int family() const { return storage_.ss_family; }
+  /// Returns the numeric address without the port; empty if it is no IP address.
+  std::string host() const;
 
  private:
   sockaddr_storage storage_{};

@@ -3,7 +3,6 @@
 // sends keepalive probes and limits the age of unacknowledged data.
 #include "client/internal/socket.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -60,28 +59,33 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
   const NamedServer server{std::string(parts->host), std::string(*parts->port)};
   Result<std::vector<SocketAddress>> found = resolve(server, interrupt, patience);
   if (!found) return found.error();
-  int error = 0;
-  bool refused = false;
-  bool silent = false;
+  DialFailures failures;
   for (const SocketAddress& to : *found) {
     Descriptor socket(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket) {
-      error = errno;
+      failures.add(errno);
       continue;
     }
     set_client_options(socket.get());
-    error = connect_to(socket, to, interrupt, patience);
+    const int error = connect_to(socket, to, interrupt, patience);
     if (error == 0) return socket;
+    failures.add(error);
     if (error == EINTR) break;  // interrupted: try no further address
-    const bool no_route = error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
-    refused = refused || error == ECONNREFUSED;
-    silent = silent || (error != ECONNREFUSED && !no_route);
   }
-  // Return not_found only if no process listens at any address. If an address did not respond, a
-  // daemon may listen there, so return unavailable.
-  const bool none_listens = refused && !silent && error != EINTR;
-  return failure(none_listens ? Code::not_found : Code::unavailable,
-                 "connect: " + error_text(error));
+  return failures.failure();
+}
+
+void DialFailures::add(int error) {
+  const bool no_route = error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
+  last_ = error;
+  refused_ = refused_ || error == ECONNREFUSED;
+  silent_ = silent_ || (error != ECONNREFUSED && !no_route);
+}
+
+Failure DialFailures::failure() const {
+  const bool none_listens = refused_ && !silent_;
+  return c10dd::failure(none_listens ? Code::not_found : Code::unavailable,
+                        "connect: " + error_text(last_));
 }
 
 void set_client_options(int socket) {
@@ -102,13 +106,10 @@ void set_client_options(int socket) {
 
 bool peer_is_elsewhere(int socket) {
   const auto host_of = [&](auto get_name) -> std::string {
-    sockaddr_storage address{};
-    socklen_t size = sizeof address;
-    auto* of = reinterpret_cast<sockaddr*>(&address);
-    char text[NI_MAXHOST] = {};
-    if (get_name(socket, of, &size) != 0) return "";
-    getnameinfo(of, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-    return text;
+    sockaddr_storage storage{};
+    socklen_t size = sizeof storage;
+    auto* const address = reinterpret_cast<sockaddr*>(&storage);
+    return get_name(socket, address, &size) == 0 ? SocketAddress(address, size).host() : "";
   };
   const std::string peer = host_of(getpeername);
   return !peer.empty() && !is_loopback(peer) && peer != host_of(getsockname);

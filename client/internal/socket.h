@@ -37,6 +37,21 @@ class Descriptor {
 ///   Code::unavailable       otherwise
 Result<Descriptor> dial(const std::string& address, int interrupt, Duration patience);
 
+/// The failed attempts to connect to the addresses of a server.
+class DialFailures {
+ public:
+  /// `error`: an errno value; EINTR if the attempt was interrupted.
+  void add(int error);
+  /// Returns the failure of dial() after these attempts, at least one. Code::not_found only if no
+  /// process listens at any address: at one that did not reply a daemon may listen.
+  Failure failure() const;
+
+ private:
+  int last_ = 0;
+  bool refused_ = false;
+  bool silent_ = false;  // an attempt failed for another reason than that nobody listens there
+};
+
 /// Returns whether the peer of a connected TCP socket is on another machine: the addresses of both
 /// ends differ, and the peer's is no loopback address.
 bool peer_is_elsewhere(int socket);

@@ -2,6 +2,7 @@
 // A table of atomics, because a fork may come while another thread changes the table.
 #include "client/proxy/fork_closed.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -43,6 +44,7 @@ std::size_t keep(int descriptor) {
 
 ForkClosed::ForkClosed(int descriptor) {
   close_in_children();
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);  // Asio does not set it
   place_ = keep(descriptor);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors that a forked child closes: the child has copies of them, which would keep
-// connections open after the end of the parent. Programs that the child executes do not get them,
-// as they are opened with FD_CLOEXEC.
+// Descriptors that child processes must not have: they would keep connections open after the end of
+// the parent. A forked child closes them, and a program that it executes does not get them.
 #pragma once
 
 #include <cstddef>

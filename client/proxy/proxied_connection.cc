@@ -62,7 +62,7 @@ void ProxiedConnection::turn() {
     const TimePoint now = boot_time();
     if (client::Core* core = client_.core()) core->tick(now);
     client_.settle(now);
-    if (local_open_ && !in_.empty() && client_.wants_input()) in_.erase(0, client_.take(in_, now));
+    if (local_open_ && !in_.empty()) in_.erase(0, client_.take(in_, now));
     if (local_open_) write_local();
     if (local_open_ && client_.over() != nullptr && out_.empty() && !client_.has_output()) {
       close_local(client_.over());
@@ -100,7 +100,7 @@ void ProxiedConnection::set_timer() {
 
 void ProxiedConnection::read_local() {
   // A client that is not read may still end. It is noticed when its next reply is written.
-  if (local_reads_ || !client_.wants_input()) return;
+  if (local_reads_ || !client_.wants_input(in_.size())) return;
   local_reads_ = true;
   local_.async_wait(Socket::wait_read, [self = shared_from_this()](ErrorCode failed) {
     self->local_reads_ = false;
@@ -176,22 +176,21 @@ void ProxiedConnection::dial() {
             : failure(Code::invalid_argument, "address {}: the port is missing", address);
     boost::asio::post(self->shared_.loop, [self, attempt, found = std::move(found)]() mutable {
       if (self->over_ || attempt != self->attempt_) return;
-      if (!found) return self->failed_to_dial(found.error().detail, false);
+      if (!found) return self->failed_to_dial(found.error());
       self->targets_ = std::move(*found);
-      self->try_address(0, false, false);
+      self->next_target_ = 0;
+      self->failures_ = {};
+      self->try_next_address();
     });
   });
 }
 
-/// Tries the address with this index. `refused` and `silent` say what those before it have done.
-void ProxiedConnection::try_address(std::size_t index, bool refused, bool silent) {
-  if (index == targets_.size())
-    return failed_to_dial("connect: no address is left", refused && !silent);
-  const client::SocketAddress& target = targets_[index];
+void ProxiedConnection::try_next_address() {
+  const client::SocketAddress& target = targets_[next_target_++];
   ErrorCode failed;
   remote_.close(failed);
   remote_.open(target.family() == AF_INET6 ? Tcp::v6() : Tcp::v4(), failed);
-  if (failed) return dialled(failed, index, refused, silent);
+  if (failed) return dialled(failed);
   remote_in_child_ = ForkClosed(remote_.native_handle());
   client::set_client_options(remote_.native_handle());
   remote_.non_blocking(true, failed);
@@ -204,36 +203,29 @@ void ProxiedConnection::try_address(std::size_t index, bool refused, bool silent
     ErrorCode ignored;
     if (!cancelled && self->dialling_ && attempt == self->attempt_) self->remote_.cancel(ignored);
   });
-  remote_.async_connect(
-      endpoint, [self = shared_from_this(), attempt, index, refused, silent](ErrorCode result) {
-        if (self->over_ || attempt != self->attempt_) return;
-        if (result == boost::asio::error::operation_aborted) result = boost::asio::error::timed_out;
-        self->dialled(result, index, refused, silent);
-      });
+  remote_.async_connect(endpoint, [self = shared_from_this(), attempt](ErrorCode result) {
+    if (self->over_ || attempt != self->attempt_) return;
+    if (result == boost::asio::error::operation_aborted) result = boost::asio::error::timed_out;
+    self->dialled(result);
+  });
 }
 
-void ProxiedConnection::dialled(const ErrorCode& failed, std::size_t index, bool refused,
-                                bool silent) {
+void ProxiedConnection::dialled(const ErrorCode& failed) {
   patience_.cancel();
   if (!failed) {
     dialling_ = false;
     client_.core()->connected(boot_time(), client::peer_is_elsewhere(remote_.native_handle()));
     return turn();
   }
-  const bool no_route = failed == boost::asio::error::address_family_not_supported ||
-                        failed == boost::asio::error::network_unreachable ||
-                        failed == boost::system::errc::address_not_available;
-  const bool is_refused = failed == boost::asio::error::connection_refused;
-  refused = refused || is_refused;
-  silent = silent || (!is_refused && !no_route);
-  if (index + 1 < targets_.size()) return try_address(index + 1, refused, silent);
-  failed_to_dial("connect: " + client::error_text(failed.value()), refused && !silent);
+  failures_.add(failed.value());
+  if (next_target_ < targets_.size()) return try_next_address();
+  failed_to_dial(failures_.failure());
 }
 
-void ProxiedConnection::failed_to_dial(const std::string& why, bool refused) {
+void ProxiedConnection::failed_to_dial(const Failure& why) {
   dialling_ = false;
   close_remote();
-  client_.core()->closed(why, boot_time(), refused);
+  client_.core()->closed(why.detail, boot_time(), why.code == Code::not_found);
   turn();
 }
 

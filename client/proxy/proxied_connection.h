@@ -14,6 +14,7 @@
 
 #include "client/core/proxied_client.h"
 #include "client/internal/resolver.h"
+#include "client/internal/socket.h"
 #include "client/proxy/fork_closed.h"
 
 namespace c10dd::proxy {
@@ -22,7 +23,7 @@ namespace c10dd::proxy {
 struct ProxyLoop {
   boost::asio::io_context& loop;
   boost::asio::thread_pool& look_ups;  ///< where names are resolved
-  Bytes buffer;                        ///< for whoever reads
+  Bytes buffer;                        ///< for all reads
   /// Called when a connection has ended. The last argument is why the proxy has closed it, or null.
   std::function<void(const class ProxiedConnection&, const Failure*)> ended;
   /// Called when a session was opened or lost.
@@ -45,7 +46,6 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   const client::ProxiedClient& client() const { return client_; }
   /// Returns a text about the absence of the daemon.
   std::string absence() const;
-  std::string daemon() const { return client_.core() ? client_.core()->address() : ""; }
 
  private:
   using Tcp = boost::asio::ip::tcp;
@@ -61,9 +61,9 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   void read_remote();
   void write_remote();
   void dial();
-  void try_address(std::size_t index, bool refused, bool silent);
-  void dialled(const ErrorCode& failed, std::size_t index, bool refused, bool silent);
-  void failed_to_dial(const std::string& why, bool refused);
+  void try_next_address();
+  void dialled(const ErrorCode& failed);
+  void failed_to_dial(const Failure& why);
   void close_remote();
   void lost(const ErrorCode& failed);
   void set_timer();
@@ -76,11 +76,13 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   ForkClosed local_in_child_;
   ForkClosed remote_in_child_;
   boost::asio::steady_timer timer_;     // deadlines of the session
-  boost::asio::steady_timer patience_;  // of an attempt to connect, and of ambiguous bytes
+  boost::asio::steady_timer patience_;  // of an attempt to connect
   Bytes in_;                            // from the local client, not taken
   Bytes out_;                           // for the local client, not written
   std::size_t out_at_ = 0;
-  std::vector<client::SocketAddress> targets_;
+  std::vector<client::SocketAddress> targets_;  // of the present attempt
+  std::size_t next_target_ = 0;
+  client::DialFailures failures_;
   std::uint64_t attempt_ = 0;  // counts the attempts to connect; an older one has no effect
   bool dialling_ = false;
   bool local_reads_ = false;  // waits for bytes

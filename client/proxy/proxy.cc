@@ -2,12 +2,10 @@
 #include "client/proxy/proxy.h"
 
 #include <algorithm>
-#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <future>
-#include <new>
 #include <random>
 #include <set>
 #include <system_error>
@@ -37,7 +35,7 @@ constexpr std::chrono::milliseconds kAcceptAgain{100};  // after a failure, such
 }  // namespace
 
 /// Everything but the constructor, the destructor and counts() runs on the thread of the proxy.
-class Proxy::Shell : public std::enable_shared_from_this<Proxy::Shell> {
+class Proxy::Shell {
  public:
   explicit Shell(ProxySettings settings)
       : settings_(std::move(settings)),
@@ -243,14 +241,13 @@ ProxyCounts Proxy::Shell::counts() {
   return counted.get();
 }
 
-Proxy::Proxy(ProxySettings settings) : shell_(std::make_shared<Shell>(std::move(settings))) {
+Proxy::Proxy(ProxySettings settings) : shell_(std::make_unique<Shell>(std::move(settings))) {
   shell_->start();
 }
 
 Proxy::~Proxy() {
   if (shell_->forked()) {
-    new (std::nothrow)
-        std::shared_ptr<Shell>(std::move(shell_));  // its thread is not here: leak it
+    static_cast<void>(shell_.release());  // its thread does not exist here: leak it
     return;
   }
   shell_->stop();

@@ -55,7 +55,7 @@ class Proxy {
 
  private:
   class Shell;
-  std::shared_ptr<Shell> shell_;
+  std::unique_ptr<Shell> shell_;
 };
 
 }  // namespace c10dd::proxy

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/internal/fork_guard.h"
+#include "client/internal/per_process.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -133,16 +132,7 @@ class Devices {
   using Device = ::gloo::transport::Device;
 
   /// Returns the devices of this process; in a forked child, those of the child.
-  static Devices& instance() {
-    static std::atomic<Devices*> current = new Devices;
-    Devices* devices = current.load();
-    if (devices->home_.forked()) {
-      auto* const fresh = new Devices;
-      if (current.compare_exchange_strong(devices, fresh)) return *fresh;
-      delete fresh;
-    }
-    return *devices;
-  }
+  static Devices& instance() { return client::of_this_process<Devices>(); }
 
   /// Returns the device with the fewest users, or a new one if there may be more. May throw.
   std::shared_ptr<Device> get(const std::string& address) {
@@ -162,7 +152,6 @@ class Devices {
   }
 
  private:
-  const client::HomeProcess home_;
   std::mutex mutex_;
   std::map<std::string, std::vector<std::weak_ptr<Device>>> open_;  // by address
 };

@@ -8,10 +8,10 @@
 #include <thread>
 #include <utility>
 
+#include "client/internal/per_process.h"
 #include "collectives/message_texts.h"
 #include "collectives/mpi/calls.h"
 #include "collectives/mpi/types.h"
-#include "collectives/per_process.h"
 #include "collectives/wording.h"
 
 namespace c10dd::collectives::mpi {
@@ -282,7 +282,7 @@ void Messages::take_all() {
   matcher_ = {};
 }
 
-Poller& Poller::instance() { return of_this_process<Poller>(); }
+Poller& Poller::instance() { return client::of_this_process<Poller>(); }
 
 void Poller::wake(std::shared_ptr<Messages> messages) {
   const std::lock_guard lock(mutex_);

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "client/internal/per_process.h"
 #include "collectives/nccl/cuda_driver.h"
-#include "collectives/per_process.h"
 #include "protocol/format.h"
 
 namespace c10dd::collectives::nccl {
@@ -114,10 +114,10 @@ class CudaCopies final : public DeviceCopies {
  private:
   template <class Copy>
   static Result<void> along(const Tensor& tensor, Copy copy) {
-    const Result<Path> path = of_this_process<Paths>().take(tensor.device.index);
+    const Result<Path> path = client::of_this_process<Paths>().take(tensor.device.index);
     if (!path) return path.error();
     Result<void> result = copy(*path);
-    of_this_process<Paths>().give_back(*path);
+    client::of_this_process<Paths>().give_back(*path);
     return result;
   }
 

@@ -5,11 +5,11 @@
 #include <thread>
 #include <utility>
 
-#include "collectives/per_process.h"
+#include "client/internal/per_process.h"
 
 namespace c10dd::collectives::nccl {
 
-FreeingThread& FreeingThread::instance() { return of_this_process<FreeingThread>(); }
+FreeingThread& FreeingThread::instance() { return client::of_this_process<FreeingThread>(); }
 
 void FreeingThread::run(Task task) noexcept {
   const std::lock_guard lock(mutex_);

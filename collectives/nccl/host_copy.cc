@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "collectives/per_process.h"
+#include "client/internal/per_process.h"
 #include "collectives/reduce.h"
 #include "collectives/used_tensors.h"
 
@@ -88,7 +88,7 @@ Result<std::unique_ptr<HostCopy>> HostCopy::begin(const CudaDevice& device, Oper
   std::size_t bytes = 0;
   for (const Tensor* one : inputs) bytes += aligned(one->bytes());
   for (const Tensor* one : outputs) bytes += aligned(one->bytes());
-  const Result<HostCopyBlock> block = of_this_process<Blocks>().take(device, bytes);
+  const Result<HostCopyBlock> block = client::of_this_process<Blocks>().take(device, bytes);
   if (!block) return block.error();
   std::unique_ptr<HostCopy> copy(new HostCopy(device, *block));
   const auto place = [&](Tensor& tensor, bool copied_in) {
@@ -116,7 +116,7 @@ Result<std::unique_ptr<HostCopy>> HostCopy::begin(const CudaDevice& device, Oper
   return copy;
 }
 
-HostCopy::~HostCopy() { of_this_process<Blocks>().give_back(device_, block_); }
+HostCopy::~HostCopy() { client::of_this_process<Blocks>().give_back(device_, block_); }
 
 Result<void> HostCopy::copy_in(void* stream) const {
   return device_.copy(block_.device, block_.host, in_end_, stream);

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "collectives/per_process.h"
+#include "client/internal/per_process.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
 
@@ -56,7 +56,7 @@ bool finalize(const Retired& retired) {
 
 }  // namespace
 
-Retirement& Retirement::instance() { return of_this_process<Retirement>(); }
+Retirement& Retirement::instance() { return client::of_this_process<Retirement>(); }
 
 std::shared_ptr<void> Retirement::reserve(const CudaDevice& device) {
   const std::lock_guard lock(mutex_);

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "collectives/per_process.h"
+#include "client/internal/per_process.h"
 #include "protocol/format.h"
 
 namespace c10dd::collectives::nccl {
@@ -26,7 +26,7 @@ thread_local bool is_worker = false;
 
 }  // namespace
 
-Worker& Worker::instance() { return of_this_process<Worker>(); }
+Worker& Worker::instance() { return client::of_this_process<Worker>(); }
 
 Result<void> Worker::require_other_thread(const char* what) {
   if (!is_worker) return {};

@@ -17,7 +17,7 @@ from networks import TwoNetworks
 
 SECONDS = int(os.environ.get("C10DD_TEST_SECONDS", "8"))
 SILENT = "127.0.0.97"
-# Runs a command with its own files in /etc. The name server takes each question and replies to none.
+# Runs a command that sees files of this test in /etc. Its name server never replies.
 BESIDE = ["unshare", "--mount", "--propagation", "private", "sh", "-ec",
           'for name in hosts resolv.conf nsswitch.conf; do mount --bind "$0/$name" "/etc/$name"; done; exec "$@"']
 

@@ -214,7 +214,6 @@ void ProxiedClient::end_turn() {
   ask();
   cancel();
   to_proxy_.erase(0, client_.take(to_proxy_, local_now()));
-  client_.settle(local_now());
   read();
   client::Core* core = client_.core();
   if (core != nullptr) {

@@ -196,6 +196,29 @@ TEST(ProxiedClient, SaysGoodbyeForAClientThatHasGone) {
   EXPECT_TRUE(ends.client.done());
 }
 
+TEST(ProxiedClient, MakesTheLastChangeOfAClientThatHasGoneBeforeTheSessionWasOpen) {
+  Ends ends;
+  ends.send({.query = Query::set, .key = "k", .value = "v"});
+  ends.client.leave(ends.now);
+  EXPECT_FALSE(ends.client.done());
+  ends.connect();
+  const auto last = ends.sent();
+  ASSERT_EQ(last.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<Set>(last[0].request));
+  EXPECT_TRUE(std::holds_alternative<Goodbye>(last[1].request));
+  ends.reply(last[0], ReplyBody(Written{1}));
+  EXPECT_FALSE(ends.client.done());
+  ends.reply(last[1], ReplyBody(Done{}));
+  EXPECT_TRUE(ends.client.done());
+}
+
+TEST(ProxiedClient, WantsNoInputBeyondAMessageThatWaits) {
+  Ends ends;
+  ends.send(wait_for("k"));
+  EXPECT_TRUE(ends.client.wants_input(0));
+  EXPECT_FALSE(ends.client.wants_input(limits::kSmallFrameBytes));
+}
+
 TEST(ProxiedClient, EndsWithTheReasonWhenItsSessionHasExpired) {
   Ends ends;
   ends.send(wait_for("k"));
@@ -222,16 +245,19 @@ TEST(ProxiedClient, EndsWhenAChangeIsRefused) {
   ends.reply(set[0], failure(Code::quota_exceeded, "too many keys"));
   ASSERT_NE(ends.client.over(), nullptr);
   EXPECT_EQ(ends.client.over()->detail, "too many keys");
-  EXPECT_FALSE(ends.client.wants_input());
+  EXPECT_FALSE(ends.client.wants_input(0));
 }
 
 TEST(ProxiedClient, RefusesAMessageThatNoFrameFits) {
   Ends ends;
   const Bytes value(6 * 1024 * 1024, 'x');
   ends.send({.query = Query::multi_set, .keys = {"a", "b", "c"}, .values = {value, value, value}});
+  ends.connect();
+  EXPECT_TRUE(ends.sent().empty());
+  ends.client.settle(ends.now);
   ASSERT_NE(ends.client.over(), nullptr);
   EXPECT_EQ(ends.client.over()->code, Code::too_large);
-  EXPECT_NE(ends.client.over()->detail.find("multi_set: 188"), std::string::npos)
+  EXPECT_NE(ends.client.over()->detail.find("multi_set: request too large: 188"), std::string::npos)
       << ends.client.over()->detail;
 }
 
@@ -250,14 +276,14 @@ TEST(ProxiedClient, HasOneValueUnderWayAtATime) {
 TEST(ProxiedClient, StopsReadingAtTheWindow) {
   Ends ends;
   std::size_t sent = 0;
-  while (ends.client.wants_input() && sent < 10'000) {
+  while (ends.client.wants_input(0) && sent < 10'000) {
     ends.send({.query = Query::set, .key = "k", .value = "v"});
     ++sent;
   }
   EXPECT_EQ(sent, limits::kSessionWindow);
   ends.connect();
   for (const Sent& one : ends.sent()) ends.reply(one, ReplyBody(Written{1}));
-  EXPECT_TRUE(ends.client.wants_input());
+  EXPECT_TRUE(ends.client.wants_input(0));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "client/internal/fork_guard.h"
 
-namespace c10dd::collectives {
+namespace c10dd::client {
 
 /// Returns this process's T, which is made at the first call and never destroyed, because threads
 /// may use it while the process exits. In a forked child the locks of the parent's T may be held
@@ -15,7 +15,7 @@ template <class T>
 T& of_this_process() {
   struct Owned {
     T object;
-    client::HomeProcess home;
+    HomeProcess home;
   };
   static std::atomic<Owned*> current = new Owned;
   Owned* owned = current.load(std::memory_order_acquire);
@@ -27,4 +27,4 @@ T& of_this_process() {
   return owned->object;
 }
 
-}  // namespace c10dd::collectives
+}  // namespace c10dd::client
