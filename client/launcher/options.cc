@@ -87,11 +87,15 @@ void parse_labels(const std::vector<std::string>& words, Options& o) {
   }
 }
 
+bool is_set(const client::Environment& environment, const char* name) {
+  const char* const value = environment(name);
+  return value != nullptr && *value != '\0';
+}
+
 /// Returns the name of the job. Called if the daemon's URL does not contain the name.
 std::string name_job(const Words& words, const Options& o, const client::LaunchEnvironment& found,
                      const client::Environment& environment) {
-  const char* const named = environment("C10DD_JOB");
-  const bool by_variable = named != nullptr && *named != '\0';
+  const bool by_variable = is_set(environment, "C10DD_JOB");
   const bool of_torchrun = words.variables.contains("--job");
   if (!words.job.empty() && !(of_torchrun && by_variable)) return words.job;
   // On one node, the name is unique, so that two launches at one daemon do not join the same group:
@@ -118,10 +122,6 @@ std::string name_job(const Words& words, const Options& o, const client::LaunchE
 void find_daemon(const Words& words, const client::Environment& environment,
                  const client::LaunchEnvironment& found, Options& o) {
   constexpr std::string_view kScheme = "c10dd://";
-  const auto is_set = [&](const char* name) {
-    const char* const value = environment(name);
-    return value != nullptr && *value != '\0';
-  };
   const auto variable = [&](const char* name) {
     const char* text = o.standalone ? nullptr : environment(name);
     return std::string(text == nullptr ? "" : text);
@@ -132,7 +132,7 @@ void find_daemon(const Words& words, const client::Environment& environment,
   if (text.empty()) text = variable((from = "C10DD_URL").c_str());
   if (text.empty()) text = variable((from = "C10DD_ADDR").c_str());
   if (text.empty() && of_torchrun) text = variable((from = "PET_RDZV_ENDPOINT").c_str());
-  if (text.empty() && !o.standalone && o.max_nodes > 1 && is_set("PET_MASTER_ADDR")) {
+  if (text.empty() && !o.standalone && o.max_nodes > 1 && is_set(environment, "PET_MASTER_ADDR")) {
     refuse(
         format("PET_MASTER_ADDR={} is where torchrun would open its store; c10drun needs a daemon: "
                "start c10dd on a host that all nodes can reach, and set C10DD_ADDR=HOST:PORT",
@@ -267,14 +267,10 @@ void check_words(const Words& w, const client::Environment& environment, Options
 /// Returns the variable of c10dd that goes before the PET_* variable of this option; nullptr if
 /// there is none.
 const char* overruled_by(const std::string& option, const client::Environment& environment) {
-  const auto is_set = [&](const char* name) {
-    const char* const value = environment(name);
-    return value != nullptr && *value != '\0';
-  };
-  if (option == "--job" && is_set("C10DD_JOB")) return "C10DD_JOB";
+  if (option == "--job" && is_set(environment, "C10DD_JOB")) return "C10DD_JOB";
   if (option != "--daemon") return nullptr;
   for (const char* const name : {"C10DD_URL", "C10DD_ADDR"}) {
-    if (is_set(name)) return name;
+    if (is_set(environment, name)) return name;
   }
   return nullptr;
 }
