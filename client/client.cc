@@ -10,6 +10,7 @@
 #include "client/core/seat.h"
 #include "client/internal/announcer.h"
 #include "client/internal/barrier_calls.h"
+#include "client/internal/caller.h"
 #include "client/internal/connection.h"
 #include "client/internal/daemon_membership.h"
 #include "client/internal/fork_guard.h"
@@ -138,10 +139,14 @@ std::shared_ptr<Client> Client::connect(const std::string& url, ClientOptions op
                 "session_expiry is {}, below 0: give 0 for the daemon's default, or 1 s to 24 h",
                 human(options.session_expiry)));
   }
+  const client::Seat seat{options.rank, options.world_size, {}};
+  if (const Result<void> good = client::check_seat(seat); !good) {
+    client::throw_failure(good.error());
+  }
   const Result<client::Url> parsed = client::parse_url(url);
   if (!parsed) client::throw_failure(parsed.error());
   auto impl = std::make_shared<Impl>(*parsed, std::move(options));
-  if (Result<void> good = impl->connection->wait_open(impl->limit); !good) {
+  if (Result<void> good = impl->connection->wait_open(client::call_limit(impl->limit)); !good) {
     client::throw_failure(good.error());
   }
   return std::shared_ptr<Client>(new Client(std::move(impl)));
@@ -153,10 +158,10 @@ std::shared_ptr<Client> Client::from_environment() {
   return connect(launch->url, std::move(launch->options));
 }
 
-Client::~Client() {
-  // In a forked process, do nothing: the parent process still uses the session.
-  if (impl_->home.forked()) return;
-  impl_->close();
+Client::~Client() { close(); }
+
+void Client::close() {
+  if (!impl_->home.forked()) impl_->close();
 }
 
 std::shared_ptr<JobStore> Client::store() { return impl_->store; }

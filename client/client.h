@@ -158,12 +158,16 @@ class Client : public std::enable_shared_from_this<Client> {
   /// a variable that is missing or invalid.
   static std::shared_ptr<Client> from_environment();
 
-  /// Sends the last report and a request that ends the session, then closes the connection. Blocks
-  /// up to 1 s for each of these requests. Pending and later calls of the client's store throw
-  /// Error with Code::closed.
+  /// Calls close().
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
+
+  /// Sends the last report and a request that ends the session, then closes the connection. Blocks
+  /// up to 1 s for each of these requests. Pending and later calls of this client, of its store and
+  /// of its memberships throw Error with Code::closed. The second call does nothing, and so does a
+  /// call in a forked process, because the parent process still uses the session.
+  void close();
 
   /// Returns the store of the job, the same object at each call. Does not block.
   std::shared_ptr<JobStore> store();

@@ -151,7 +151,7 @@ class Aborted : public Error {
 /// still use the object. In this process, connect, join or open again.
 class Forked : public Error {
  public:
-  explicit Forked(const std::string& detail) : Error(Code::closed, detail) {}
+  explicit Forked(const std::string& detail) : Error(Code::forked, detail) {}
 };
 
 /// The operation is bound to a generation of the group, but the group has a newer generation. To

@@ -44,6 +44,7 @@ enum class Code : std::uint8_t {
   compacted = 28,         ///< the daemon has dropped the requested changes; list again, then watch
   disk_full = 29,         ///< refused because the daemon's disk has no room; nothing was applied
   session_replaced = 30,  ///< a restarted process has taken this session's rank; end this process
+  forked = 31,            ///< the object belongs to the process from which this one was forked
 };
 
 struct CodeInfo {
@@ -85,6 +86,7 @@ inline constexpr CodeInfo kCodes[] = {
     {Code::compacted, "compacted", 410, false},
     {Code::disk_full, "disk_full", 507, true},
     {Code::session_replaced, "session_replaced", 410, false},
+    {Code::forked, "forked", 500, false},
 };
 
 namespace detail {

@@ -5,6 +5,18 @@
 
 namespace c10dd::client {
 
+Result<void> check_seat(const Seat& seat) {
+  const auto refused = [](const char* name, std::int64_t value) {
+    return failure(Code::invalid_argument, "{} is {}: give -1 if it is not known, or {} and more",
+                   name, value, name[0] == 'r' ? 0 : 1);
+  };
+  if (seat.rank < -1) return refused("rank", seat.rank);
+  if (seat.world_size < -1 || seat.world_size == 0) return refused("world_size", seat.world_size);
+  if (seat.world_size == -1 || seat.rank < seat.world_size) return {};
+  return failure(Code::invalid_argument, "rank is {}, but world_size is {}: ranks go from 0 to {}",
+                 seat.rank, seat.world_size, seat.world_size - 1);
+}
+
 Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what) {
   if (seat.rank >= 0 && seat.world_size > 0) {
     return SeatInBarrier{static_cast<Rank>(seat.rank), static_cast<std::uint32_t>(seat.world_size)};

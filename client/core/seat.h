@@ -25,6 +25,10 @@ struct SeatInBarrier {
   std::uint32_t world_size = 0;
 };
 
+/// Fails with invalid_argument if the rank is below -1, if the world size is below -1 or 0, or if
+/// the rank is not below the world size.
+Result<void> check_seat(const Seat& seat);
+
 /// Returns the rank and world size of `seat`. Fails with invalid_argument if either is not known.
 /// The error text starts with `what`, for example "barrier \"start\"".
 Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what);

@@ -15,24 +15,28 @@ namespace {
 
 constexpr char kVariable[] = "C10DD_LOG";
 
-void write_line(const std::string& text) {
+}  // namespace
+
+bool says_on_stderr(const Environment& environment) {
+  const char* const log = environment(kVariable);
+  return log == nullptr || std::string_view(log) != "off";
+}
+
+void say_on_stderr(const std::string& text) {
   const std::string line = "c10dd: " + text + "\n";
   // A closed stderr must not make the program fail, so errors are ignored.
   static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
 }
 
-}  // namespace
-
 Connection::Announce announcer(const Environment& environment,
                                std::function<void(const ConnectionChange&)> on_connection) {
-  const char* const log = environment(kVariable);
-  const bool print = log == nullptr || std::string_view(log) != "off";
-  return [print, notify = std::move(on_connection)](
+  return [print = says_on_stderr(environment), notify = std::move(on_connection)](
              const Announcement& announced, const std::string& daemon, const std::string& absence) {
     if (print && announced.to_people && announced.connected) {
-      write_line(format("connected to the daemon at {} after {}", daemon, human(announced.away)));
+      say_on_stderr(
+          format("connected to the daemon at {} after {}", daemon, human(announced.away)));
     } else if (print && announced.to_people) {
-      write_line(format("{}; still trying ({}=off silences this)", absence, kVariable));
+      say_on_stderr(format("{}; still trying ({}=off silences this)", absence, kVariable));
     }
     if (notify) notify({announced.connected, daemon, absence, announced.away});
   };

@@ -11,6 +11,12 @@
 
 namespace c10dd::client {
 
+/// Returns whether the SDK may write to stderr: unless the environment has C10DD_LOG=off.
+bool says_on_stderr(const Environment& environment);
+
+/// Writes a line to stderr, with one call of write().
+void say_on_stderr(const std::string& text);
+
 /// Returns the function that a Connection calls to announce its changes. The function
 /// writes nothing to stderr if the environment has C10DD_LOG=off.
 Connection::Announce announcer(const Environment& environment,

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "client/internal/boot_time.h"
+#include "client/internal/caller.h"
 #include "client/internal/fork_guard.h"
 #include "client/internal/socket.h"
 #include "protocol/format.h"
@@ -62,6 +63,7 @@ struct Connection::State {
   void announce_if_due(Lock& lock, TimePoint now);
   void probe_server(Lock& lock, std::string_view probe);
   Reply call(Lock& lock, Request request, Duration limit, std::uint64_t* running = nullptr);
+  void ask_caller(Lock& lock, std::uint64_t call);
   void run();
 
   mutable std::mutex mutex;
@@ -231,6 +233,17 @@ void Connection::State::run() {
   socket = Descriptor();
 }
 
+/// Ends a call whose caller does not go on.
+void Connection::State::ask_caller(Lock& lock, std::uint64_t call) {
+  lock.unlock();
+  const bool goes_on = caller_goes_on();
+  lock.lock();
+  if (goes_on) return;
+  core.fail_call(call, ended_by_caller(), boot_time());
+  flush();
+  settle();
+}
+
 /// Sends the request and blocks until its reply. Stores the id of the call in `running`.
 Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::uint64_t* running) {
   Slot slot;
@@ -246,7 +259,8 @@ Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::
     C10DD_ASSERT(deadline.has_value());
     const TimePoint now = boot_time();
     if (*deadline > now) {
-      slot.answered.wait_for(lock, *deadline - now);
+      const std::cv_status woken = slot.answered.wait_for(lock, until_asked(*deadline - now));
+      if (woken == std::cv_status::timeout && !slot.reply) ask_caller(lock, id);
       continue;
     }
     const bool had_socket = core.wants_socket();
@@ -300,7 +314,14 @@ Result<void> Connection::wait_open(Duration patience) {
   State& s = *state_;
   State::Lock lock(s.mutex);
   const auto settled = [&] { return s.core.open() || s.core.over(); };
-  s.changed.wait_for(lock, patience, settled);
+  const TimePoint end = boot_time() + patience;
+  for (TimePoint now = boot_time(); !settled() && now < end; now = boot_time()) {
+    if (s.changed.wait_for(lock, until_asked(end - now), settled)) break;
+    lock.unlock();
+    const bool goes_on = caller_goes_on();
+    lock.lock();
+    if (!goes_on) return ended_by_caller();
+  }
   if (s.core.open()) return {};
   if (s.core.over()) return *s.core.over();
   return failure(Code::timed_out, "no session within {}: {}; check the daemon and the URL",
@@ -311,6 +332,7 @@ Reply Connection::call(Request request, Duration limit, Recall* recall) {
   state_->require_home();
   State::Lock lock(state_->mutex);
   if (state_->closing) return closed_failure();
+  limit = call_limit(limit);
   if (recall == nullptr) return state_->call(lock, std::move(request), limit);
   if (recall->reason_) return *recall->reason_;
   return state_->call(lock, std::move(request), limit, &recall->call_);

@@ -48,7 +48,8 @@ class Connection {
   Result<void> wait_open(Duration patience);
 
   /// Sends a request and blocks until its reply or its failure. If the request has no time-out of
-  /// its own, `limit` is the time-out. `recall` lets another thread end the call.
+  /// its own, `limit` is the time-out, unless the thread has another (CallerScope). `recall` lets
+  /// another thread end the call.
   Reply call(Request request, Duration limit, Recall* recall = nullptr);
 
   /// Sends a request and ignores its reply. Does not block.

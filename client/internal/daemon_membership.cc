@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "client/internal/barrier_calls.h"
+#include "client/internal/caller.h"
 #include "client/internal/fork_guard.h"
 #include "client/internal/throw_failure.h"
 #include "protocol/fields.h"
@@ -175,10 +176,10 @@ class DaemonMembership final : public Membership,
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<Connection> connection_;
   BarrierCalls barriers_;
-  Join join_;  ///< the join request; only next() changes its fields `round` and `step`
+  const Join join_;  ///< the join request; each next() sets the fields `round` and `step` of a copy
   const HomeProcess home_;
 
-  std::mutex joining_;  // one next() at a time
+  std::timed_mutex joining_;  // one next() at a time
   // Lets one notification of the listeners run at a time. This mutex is recursive, because a
   // listener may destroy its own handle. Lock order: notifying_ before mutex_.
   std::recursive_mutex notifying_;
@@ -216,17 +217,23 @@ void DaemonMembership::shut() {
 
 Generation DaemonMembership::next(std::uint64_t step) {
   require_home();
-  const std::lock_guard one(joining_);
-  join_.step = step;
+  std::unique_lock one(joining_, std::defer_lock);
+  while (!one.try_lock_for(until_asked(kCallLimit))) {
+    if (!caller_goes_on()) throw_failure(ended_by_caller());
+  }
+  Join join = join_;
+  join.step = step;
+  join.timeout = call_limit(join.timeout);
   {
     const std::lock_guard lock(mutex_);
-    join_.round = now_.round;
+    join.round = now_.round;
   }
-  const Reply reply = connection_->call(join_, kCallLimit);
+  const Reply reply = connection_->call(std::move(join), kCallLimit);
   // A join that failed while there was no connection may have reached the daemon. The daemon could
   // then give this process a place when the client reconnects. The Leave request is sent at the
-  // reconnect and withdraws the join.
-  const bool withdraw = !reply && !connection_->open();
+  // reconnect and withdraws the join; likewise that of a caller who did not wait for the reply.
+  const bool withdraw =
+      !reply && (!connection_->open() || reply.error().detail == ended_by_caller().detail);
   if (withdraw) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
   const Joined joined = expect<Joined>(reply);
   {

@@ -67,6 +67,8 @@ void throw_failure(const Failure& reason) {
       throw DiskFull(reason.detail);
     case Code::quota_exceeded:
       throw QuotaExceeded(reason.detail);
+    case Code::forked:
+      throw Forked(reason.detail);
     // These codes get a plain Error, because a caller can do no more than report the failure. There
     // is no default case, so that the compiler warns if a new code is missing here.
     case Code::ok:

@@ -15,6 +15,7 @@
 #include "daemon/config/option_table.h"
 #include "daemon/config/option_values.h"
 #include "daemon/config/version.h"
+#include "protocol/address.h"
 #include "protocol/exit_codes.h"
 #include "protocol/format.h"
 #include "protocol/nearest.h"

@@ -164,7 +164,7 @@ TEST_F(RedisStore, AForkedProcessOpensItAgain) {
   const pid_t child = ::fork();
   if (child == 0) {
     const auto [code, text] = error_of([&] { store->get("k", 0s); });
-    const bool good = code == Code::closed && has(text, "open it again");
+    const bool good = code == Code::forked && has(text, "open it again");
     ::_exit(good && open_store("redis://" + address() + "/job")->get("k", 0s) == "v" ? 0 : 1);
   }
   int status = -1;

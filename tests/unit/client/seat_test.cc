@@ -49,5 +49,19 @@ TEST(Seat, AJoinClaimsTheLaunchersRankOnlyInAGroupOfItsWholeWorld) {
   EXPECT_EQ(requested_rank({}, -1, 1, 1), -1);
 }
 
+TEST(Seat, RanksGoFromZeroToTheWorldSize) {
+  for (const Seat& good : {Seat{}, Seat{0, -1}, Seat{-1, 1}, Seat{0, 1}, Seat{7, 8}}) {
+    EXPECT_TRUE(check_seat(good).has_value()) << good.rank << " of " << good.world_size;
+  }
+  const auto refusal = [](std::int64_t rank, std::int64_t size) {
+    const auto checked = check_seat({rank, size});
+    return checked ? std::string() : checked.error().detail;
+  };
+  EXPECT_EQ(refusal(8, 8), "rank is 8, but world_size is 8: ranks go from 0 to 7");
+  EXPECT_EQ(refusal(-2, 8), "rank is -2: give -1 if it is not known, or 0 and more");
+  EXPECT_EQ(refusal(0, 0), "world_size is 0: give -1 if it is not known, or 1 and more");
+  EXPECT_EQ(refusal(0, -5), "world_size is -5: give -1 if it is not known, or 1 and more");
+}
+
 }  // namespace
 }  // namespace c10dd::client

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls the functions of the library: arguments in, exceptions out."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import threading
+from collections.abc import Generator, Iterable
+from typing import Any, Optional, Union
+
+from . import _library
+from ._library import library
+from .errors import InvalidArgument, Missing, error_of
+
+Seconds = Union[int, float, datetime.timedelta]
+Bytes = Union[str, bytes, bytearray, memoryview]
+
+_FOREVER_NS = 30 * 24 * 3600 * 10**9  # the library's longest time-out
+_Error = _library.Error
+_ERROR_SIZE = ctypes.sizeof(_Error)
+
+
+def nanoseconds(value: Optional[Seconds], what: str, usual: int) -> int:
+    """Returns a duration in nanoseconds; of None, `usual`."""
+    if value is None:
+        return usual
+    if isinstance(value, datetime.timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{what} is of type {type(value).__name__}: give seconds or a timedelta")
+    if not value >= 0:
+        raise InvalidArgument(f"{what} is {value} s: give 0 or more")
+    return int(min(value * 10**9, _FOREVER_NS))
+
+
+def to_bytes(value: Bytes, what: str) -> bytes:
+    """Returns the bytes of a value; of a str, its UTF-8."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{what} is of type {type(value).__name__}: give str or bytes")
+
+
+def view(value: Bytes, what: str) -> _library.View:
+    data = to_bytes(value, what)
+    return _library.View(data, len(data))
+
+
+def items_of(values: Iterable[Bytes], what: str) -> list[Bytes]:
+    if isinstance(values, (str, bytes, bytearray, memoryview)) or not isinstance(values, Iterable):
+        raise TypeError(f"{what} are of type {type(values).__name__}: give a list of str or bytes")
+    return list(values)
+
+
+def views(values: Iterable[Bytes], what: str) -> Any:
+    all_views = [view(value, what) for value in items_of(values, what)]
+    return (_library.View * len(all_views))(*all_views)
+
+
+def text(value: Optional[str], what: str) -> Optional[bytes]:
+    """Returns a text for the library, where a zero would end it."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is of type {type(value).__name__}: give a str")
+    if "\0" in value:
+        raise InvalidArgument(f"{what} contains a zero character")
+    return value.encode("utf-8", "surrogateescape")
+
+
+def from_text(value: Optional[bytes]) -> str:
+    return "" if value is None else value.decode("utf-8", "surrogateescape")
+
+
+def number(value: int, what: str, least: int, most: int) -> int:
+    """Returns a number that the library can take: ctypes would cut it."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what} is of type {type(value).__name__}: give an int")
+    if not least <= value <= most:
+        raise InvalidArgument(f"{what} is {value}: give {least} to {most}")
+    return value
+
+
+U32 = 2**32 - 1
+U64 = 2**64 - 1
+I64 = 2**63 - 1
+
+
+def missing_of(items: Any, count: int) -> tuple[Missing, ...]:
+    return tuple(
+        Missing(m.rank, from_text(m.host), from_text(m.cause), from_text(m.doing),
+                m.silent_for_ns / 1e9, m.pid) for m in items[:count])
+
+
+def take_bytes(block: _library.Block) -> bytes:
+    """Copies a block with bytes and frees it."""
+    try:
+        return ctypes.string_at(block.data, block.size) if block.size else b""
+    finally:
+        library.c10dd_free(block.data)
+
+
+def raw(part: _library.RawView) -> bytes:
+    return ctypes.string_at(part.data, part.size) if part.size else b""
+
+
+def take_list(items: _library.List) -> list[bytes]:
+    try:
+        return [raw(part) for part in items.items[:items.count]]
+    finally:
+        library.c10dd_free(items.items)
+
+
+class _Asker:
+    """Asks Python, while the main thread blocks in the library, whether a signal has come.
+
+    A signal's handler may raise (Ctrl-C raises KeyboardInterrupt) as soon as Python code runs: at
+    the first instruction of a function, before any `try` of it, and at the end of a loop. So the
+    library resumes a generator that is inside a `try` all the time.
+    """
+
+    def __init__(self) -> None:
+        self.raised: Optional[BaseException] = None
+        self._generator = self._answers()
+        next(self._generator)
+        self.function = _library.GoOn(self._generator.send)
+
+    @property
+    def usable(self) -> bool:
+        return self._generator.gi_frame is not None
+
+    def _answers(self) -> Generator[int, Optional[int], None]:
+        answer = 1
+        while True:
+            try:
+                while True:
+                    try:
+                        while True:
+                            yield answer
+                            answer = 1
+                    except GeneratorExit:
+                        return
+                    except BaseException as error:
+                        self._note(error)
+                        answer = 0
+            except BaseException as error:  # a second signal, just after the first
+                self._note(error)
+                answer = 0
+
+    def _note(self, error: BaseException) -> None:
+        """Keeps what invoke_blocking() raises, without the frame of the generator: unittest clears
+        all frames of a traceback, which would end the generator."""
+        traceback = error.__traceback__
+        self.raised = error.with_traceback(traceback.tb_next if traceback else None)
+
+
+_askers: list[_Asker] = []  # free ones; a handler may make a call while another asks
+_no_asker = _library.GoOn()
+
+
+def _fail(error: _library.Error) -> None:
+    code = library.c10dd_code_name(error.code).decode()
+    failure = error_of(code, from_text(error.text), missing_of(error.missing, error.missing_count))
+    library.c10dd_error_clear(error)
+    raise failure
+
+
+def invoke(function: Any, *arguments: Any) -> None:
+    """Calls a function that does not block. Raises the exception of its code."""
+    error = _Error(_ERROR_SIZE)
+    if function(*arguments, error) != 0:
+        _fail(error)
+
+
+def invoke_blocking(function: Any, timeout: Optional[Seconds], before: tuple[Any, ...],
+                    *after: Any) -> None:
+    """Calls a function whose c10dd_call comes between `before` and `after`.
+
+    Does not hold the interpreter lock meanwhile. In the main thread, a signal whose handler raises
+    ends the call.
+    """
+    timeout_ns = nanoseconds(timeout, "the time-out", -1)
+    asker = None
+    if threading.current_thread() is threading.main_thread():
+        asker = _askers.pop() if _askers else _Asker()
+    call = _library.Call(ctypes.sizeof(_library.Call), timeout_ns,
+                         asker.function if asker else _no_asker)
+    error = _Error(_ERROR_SIZE)
+    code = function(*before, call, *after, error)
+    if asker:
+        raised, asker.raised = asker.raised, None
+        if asker.usable:
+            _askers.append(asker)
+        if raised is not None:
+            library.c10dd_error_clear(error)
+            raise raised
+    if code != 0:
+        _fail(error)
