@@ -8,9 +8,11 @@ packages_to_demo=(
     libboost1.81-dev libboost-json1.81-dev libcli11-dev libeigen3-dev libgloo-dev libjemalloc-dev
     libfmt-dev librocksdb-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev prometheus-cpp-dev)
 packages_to_build=("${packages_to_demo[@]}" git libhiredis-dev libnghttp2-dev libopenmpi-dev)
+packages_to_wheel=(python3-venv python3-wheel)
 packages_to_torch=(python3-torch python3-numpy)
 packages_to_test=(
-    curl etcd-server iproute2 libgtest-dev openmpi-bin prometheus redis-server systemd valgrind
+    curl etcd-server iproute2 libgtest-dev openmpi-bin prometheus python3-venv python3-wheel redis-server systemd
+    valgrind
     "${packages_to_torch[@]}")
 packages_to_check=(clang-format-14 clang-tidy-14)
 packages_to_fuzz=(clang-14 libclang-rt-14-dev)

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <random>
 
 #include "client/core/seat.h"
 #include "client/internal/announcer.h"
@@ -15,6 +14,7 @@
 #include "client/internal/daemon_membership.h"
 #include "client/internal/fork_guard.h"
 #include "client/internal/local_address.h"
+#include "client/internal/random_number.h"
 #include "client/internal/recorder.h"
 #include "client/internal/throw_failure.h"
 #include "client/internal/url.h"
@@ -31,11 +31,6 @@ using client::expect;
 
 constexpr Duration kCloseLimit = std::chrono::seconds(1);  // time-out per request in close()
 
-std::uint64_t random_number() {
-  static thread_local std::random_device device;
-  return (std::uint64_t{device()} << 32) | device();
-}
-
 std::string host_name() {
   char name[limits::kNameBytes + 1] = {};
   if (gethostname(name, sizeof name - 1) != 0) return "unknown";
@@ -45,10 +40,10 @@ std::string host_name() {
 client::CoreOptions core_options(const client::Url& url, const ClientOptions& options) {
   client::CoreOptions core;
   for (const client::HostPort& daemon : url.daemons) core.addresses.push_back(daemon.text());
-  core.seed = random_number();
+  core.seed = client::random_number();
   core.hello.version_min = kProtocolVersion;
   core.hello.version_max = kProtocolVersion;
-  core.hello.session = {random_number(), random_number()};
+  core.hello.session = {client::random_number(), client::random_number()};
   core.hello.job = url.job;
   core.hello.run = options.run;
   core.hello.host = options.host.empty() ? host_name() : options.host;

@@ -7,11 +7,11 @@
 #include <boost/describe/class.hpp>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "client/client.h"
 #include "client/internal/local_address.h"
+#include "client/internal/random_number.h"
 #include "client/internal/throw_failure.h"
 #include "client/membership.h"
 #include "collectives/abortable_group.h"
@@ -51,11 +51,6 @@ std::string address_towards(const std::string& daemon) {
                        daemon));
   }
   return own;
-}
-
-std::uint64_t random_number() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32) | device();
 }
 
 /// A Bootstrap in which each rank also sends its host and process id, so that error texts can name
@@ -108,7 +103,7 @@ class IntroducingBootstrap final : public Bootstrap {
   const std::shared_ptr<Client> client_;
   const collectives::Exchange exchange_;
   const std::uint64_t pid_ = static_cast<std::uint64_t>(getpid());
-  const std::uint64_t number_ = random_number();
+  const std::uint64_t number_ = client::random_number();
   std::vector<ProcessAddress> processes_;
   std::uint64_t process_group_ = 0;
 };

@@ -37,7 +37,8 @@ FOREIGN = {
     "srun": "--ntasks-per-node",
     "systemctl": "--now",
     "systemd-analyze": "--offline",
-    "torchrun": "--master_addr --master_port --max_restarts --nnodes --node_rank --nproc_per_node "
+    "torchrun": "--master_addr --master_port --max_restarts --nnodes --node_rank --nproc_per_node --nproc-per-node "
+                "--rdzv-backend --rdzv-conf --rdzv-endpoint --rdzv-id "
                 "--rdzv_backend --rdzv_conf --rdzv_endpoint --rdzv_id --standalone",
     "train.py": "--init --lr --spawn",
 }

@@ -41,7 +41,9 @@ int connect_to(const Descriptor& socket, const SocketAddress& to, int interrupt,
 }  // namespace
 
 Descriptor::~Descriptor() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ < 0 || in_child_.closed()) return;
+  in_child_ = ForkClosed();  // first, because the number may be used again at once
+  close(fd_);
 }
 
 std::string error_text(int number) {
@@ -66,6 +68,7 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
       failures.add(errno);
       continue;
     }
+    socket.close_in_children();
     set_client_options(socket.get());
     const int error = connect_to(socket, to, interrupt, patience);
     if (error == 0) return socket;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "client/internal/fork_closed.h"
 #include "protocol/error.h"
 
 namespace c10dd::client {
@@ -15,9 +16,11 @@ class Descriptor {
  public:
   Descriptor() = default;
   explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor(Descriptor&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), in_child_(std::move(other.in_child_)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(in_child_, other.in_child_);
     return *this;
   }
   ~Descriptor();
@@ -25,11 +28,17 @@ class Descriptor {
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
 
+  /// Makes forked children close their copy: a connection ends with this process, although children
+  /// such as data loaders live longer. In a child this object cannot be used.
+  void close_in_children() { in_child_ = ForkClosed(fd_); }
+
  private:
   int fd_ = -1;
+  ForkClosed in_child_;
 };
 
-/// Connects to host:port ([host]:port for IPv6) and returns a non-blocking socket. Tries all
+/// Connects to host:port ([host]:port for IPv6) and returns a non-blocking socket, which forked
+/// children close. Tries all
 /// addresses of the name in turn, each for at most `patience`, and stops when `interrupt` becomes
 /// readable. Resolves the name first (resolver.h), for at most `patience`, too. Fails with
 ///   Code::not_found         if the server's machine refused: no process listens at the address

@@ -191,7 +191,7 @@ void ProxiedConnection::try_next_address() {
   remote_.close(failed);
   remote_.open(target.family() == AF_INET6 ? Tcp::v6() : Tcp::v4(), failed);
   if (failed) return dialled(failed);
-  remote_in_child_ = ForkClosed(remote_.native_handle());
+  remote_in_child_ = client::ForkClosed(remote_.native_handle());
   client::set_client_options(remote_.native_handle());
   remote_.non_blocking(true, failed);
   Tcp::endpoint endpoint;

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "client/core/proxied_client.h"
+#include "client/internal/fork_closed.h"
 #include "client/internal/resolver.h"
 #include "client/internal/socket.h"
-#include "client/proxy/fork_closed.h"
 
 namespace c10dd::proxy {
 
@@ -73,8 +73,8 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   client::ProxiedClient client_;
   Socket local_;
   Socket remote_;
-  ForkClosed local_in_child_;
-  ForkClosed remote_in_child_;
+  client::ForkClosed local_in_child_;
+  client::ForkClosed remote_in_child_;
   boost::asio::steady_timer timer_;     // deadlines of the session
   boost::asio::steady_timer patience_;  // of an attempt to connect
   Bytes in_;                            // from the local client, not taken

@@ -6,7 +6,6 @@
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <future>
-#include <random>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "client/errors.h"
 #include "client/internal/boot_time.h"
 #include "client/internal/fork_guard.h"
+#include "client/internal/random_number.h"
 #include "client/proxy/proxied_connection.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -72,7 +72,7 @@ class Proxy::Shell {
   asio::io_context loop_{1};
   asio::thread_pool look_ups_{1};
   Tcp::acceptor acceptor_;
-  ForkClosed acceptor_in_child_;
+  client::ForkClosed acceptor_in_child_;
   std::uint16_t port_ = 0;
   asio::steady_timer again_;
   asio::steady_timer announcing_;
@@ -83,7 +83,6 @@ class Proxy::Shell {
   ProxyCounts sums_;
   std::uint64_t refused_told_ = 0;  ///< of sums_.refused
   TimePoint refused_at_;            ///< when people were told
-  std::mt19937_64 random_{std::random_device{}()};
   bool stopping_ = false;
   std::thread thread_;
 };
@@ -96,7 +95,7 @@ void Proxy::Shell::start() {
   if (!failed) acceptor_.listen(asio::socket_base::max_listen_connections, failed);
   if (failed)
     throw Error(Code::unavailable, "proxy: cannot listen on 127.0.0.1: " + failed.message());
-  acceptor_in_child_ = ForkClosed(acceptor_.native_handle());
+  acceptor_in_child_ = client::ForkClosed(acceptor_.native_handle());
   acceptor_.non_blocking(true, failed);
   port_ = acceptor_.local_endpoint().port();
   announcements_.next(true, client::boot_time());  // nobody needs the daemon yet
@@ -153,8 +152,8 @@ void Proxy::Shell::serve(Tcp::socket local) {
   ++sums_.accepted;
   client::CoreOptions options;
   options.addresses = settings_.daemons;
-  options.seed = random_();
-  options.hello.session = {random_(), random_()};
+  options.seed = client::random_number();
+  options.hello.session = {client::random_number(), client::random_number()};
   options.hello.job = settings_.job;
   options.hello.run = settings_.run;
   options.hello.host = settings_.host;

@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <random>
 #include <thread>
 
+#include "client/internal/random_number.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"
 
@@ -52,9 +52,8 @@ Code code_of(int error) {
 }
 
 std::uint64_t new_id() {
-  std::random_device device;
   // The id must not be 0, because FileLog::id_ == 0 means that no file was read.
-  return (std::uint64_t{device()} << 32) | device() | 1;
+  return random_number() | 1;
 }
 
 /// Reads `bytes` bytes, or up to the end of the file if the file is shorter. After an error,

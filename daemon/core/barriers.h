@@ -124,6 +124,8 @@ class Barriers {
 
   /// Returns the unfinished barriers that are bound to this group.
   std::vector<BarrierKey> of_group(const std::string& group) const;
+  /// The barriers that are not complete, in order of their keys.
+  const std::set<BarrierKey>& unfinished() const { return unfinished_; }
   /// Returns the unfinished barriers of the series of `key`. The keys of a series differ only in
   /// the sequence.
   std::vector<BarrierKey> unfinished_like(const BarrierKey& key) const;

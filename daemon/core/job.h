@@ -68,7 +68,7 @@ class Job {
   JobStats stats() const;
   /// For status pages: who waits for what.
   JobDetails details(TimePoint now) const {
-    return core::details(waits_.pending(), keys_, queues_, sessions_, now);
+    return core::details(waits_.pending(), keys_, queues_, {sessions_, barriers_, groups_, now});
   }
   /// Returns whether the job has no session, key or queued item, and no group whose members have
   /// not all finished or left, so that its rows may be erased.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/core/key_space.h"
+#include "daemon/core/missing.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/queues.h"
 #include "daemon/core/rank_keys.h"
@@ -56,11 +57,26 @@ std::optional<std::uint64_t> largest_barrier(const Sessions& sessions) {
   return largest > 0 ? std::optional(static_cast<std::uint64_t>(largest)) : std::nullopt;
 }
 
+std::vector<UnfinishedBarrier> unfinished(const Everybody& everybody) {
+  std::vector<UnfinishedBarrier> all;
+  for (const BarrierKey& key : everybody.barriers.unfinished()) {
+    if (all.size() == JobDetails::kBarriers) break;
+    const BarrierState& barrier = *everybody.barriers.find(key);
+    AbsentRanks absent = absent_ranks(key, barrier, everybody);
+    all.push_back({describe(key), barrier.world_size, everybody.now - barrier.first_arrival,
+                   std::move(absent.ranks), std::move(absent.text)});
+  }
+  return all;
+}
+
 }  // namespace
 
 JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& queues,
-                   const Sessions& sessions, TimePoint now) {
+                   const Everybody& everybody) {
+  const Sessions& sessions = everybody.sessions;
+  const TimePoint now = everybody.now;
   JobDetails all;
+  all.barriers = unfinished(everybody);
   std::map<Awaited, KeyWait> waits;
   std::map<Awaited, std::set<WaitingProcess>> processes;
   pending.for_each([&](const Pending::Waiter& waiter) {

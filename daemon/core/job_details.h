@@ -17,7 +17,7 @@ namespace c10dd::core {
 class KeySpace;
 class Pending;
 class Queues;
-class Sessions;
+struct Everybody;
 
 /// A process with a blocked request.
 struct WaitingProcess {
@@ -39,13 +39,24 @@ struct KeyWait {
   std::vector<WaitingProcess> processes;  ///< at most JobDetails::kProcesses
 };
 
+/// A barrier or exchange at which some ranks wait for others.
+struct UnfinishedBarrier {
+  std::string name;  ///< describe(): barrier "start" (generation 0, sequence 0)
+  std::uint32_t world_size = 0;
+  Duration waiting{0};               ///< since the first rank has arrived
+  std::vector<std::uint32_t> ranks;  ///< those that are missing
+  std::string missing;               ///< AbsentRanks::text
+};
+
 struct JobDetails {
+  static constexpr std::size_t kBarriers = 100;
   static constexpr std::size_t kWaits = 100;
   static constexpr std::size_t kProcesses = 1024;
 
   std::vector<KeyWait> waits = {};  ///< those with most waiters, at most kWaits; in order of keys
   std::size_t more_waits = 0;       ///< keys that are not in `waits`
-  std::set<std::uint32_t> ranks = {};  ///< that have set a rank's key
+  std::vector<UnfinishedBarrier> barriers = {};  ///< at most kBarriers, in order of names
+  std::set<std::uint32_t> ranks = {};            ///< that have set a rank's key
   bool trainers = false;  ///< not all of these keys are of agents, whose ranks are those of nodes
   /// How many ranks there are, if a value tells it (see WorldSize), or else a barrier of TCPStore.
   std::optional<std::uint64_t> world_size = {};
@@ -55,6 +66,6 @@ struct JobDetails {
 
 /// Looks at every blocked request and at every key.
 JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& queues,
-                   const Sessions& sessions, TimePoint now);
+                   const Everybody& everybody);
 
 }  // namespace c10dd::core

@@ -98,20 +98,28 @@ std::string sentence(const MissingRank& missing) {
   return who + state + ", last heard " + human(missing.silent_for) + " ago";
 }
 
+AbsentRanks absent_ranks(const BarrierKey& key, const BarrierState& barrier,
+                         const Everybody& everybody) {
+  AbsentRanks absent{barrier.missing(), {}, {}};
+  for (const auto& [rank, arrival] : barrier.arrivals) {
+    if (is_absent(arrival, everybody.sessions)) absent.ranks.push_back(rank);
+  }
+  std::ranges::sort(absent.ranks);
+  absent.text = format("{} of {} ranks missing: {}", absent.ranks.size(), barrier.world_size,
+                       fold(absent.ranks));
+  for (std::size_t i = 0; i < std::min(absent.ranks.size(), limits::kMissingNamed); ++i) {
+    absent.described.push_back(look_up(absent.ranks[i], key, barrier, everybody));
+    if (i < kRanksDescribed) absent.text += "; " + sentence(absent.described.back());
+  }
+  return absent;
+}
+
 Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Duration timeout,
                       const Everybody& everybody) {
-  std::vector<Rank> ranks = barrier.missing();
-  for (const auto& [rank, arrival] : barrier.arrivals) {
-    if (is_absent(arrival, everybody.sessions)) ranks.push_back(rank);
-  }
-  std::ranges::sort(ranks);
-  Failure result =
-      failure(Code::timed_out, "{} timed out after {}: {} of {} ranks missing: {}", describe(key),
-              human(timeout), ranks.size(), barrier.world_size, fold(ranks));
-  for (std::size_t i = 0; i < std::min(ranks.size(), limits::kMissingNamed); ++i) {
-    result.missing.push_back(look_up(ranks[i], key, barrier, everybody));
-    if (i < kRanksDescribed) result.detail += "; " + sentence(result.missing.back());
-  }
+  AbsentRanks absent = absent_ranks(key, barrier, everybody);
+  Failure result = failure(Code::timed_out, "{} timed out after {}: {}", describe(key),
+                           human(timeout), absent.text);
+  result.missing = std::move(absent.described);
   return result;
 }
 

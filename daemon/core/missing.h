@@ -24,8 +24,16 @@ struct Everybody {
 MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrier,
                     const Everybody& everybody);
 
-/// Returns the timed_out failure of a barrier or exchange. It lists all missing ranks, and
-/// describes the first limits::kMissingNamed of them.
+/// The ranks for which a barrier or exchange still waits.
+struct AbsentRanks {
+  std::vector<Rank> ranks;             ///< ascending
+  std::vector<MissingRank> described;  ///< the first limits::kMissingNamed of them
+  std::string text;  ///< "1 of 2 ranks missing: [1]; rank 1 never connected", for some of them
+};
+AbsentRanks absent_ranks(const BarrierKey& key, const BarrierState& barrier,
+                         const Everybody& everybody);
+
+/// Returns the timed_out failure of a barrier or exchange, which has the missing ranks.
 Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Duration timeout,
                       const Everybody& everybody);
 

@@ -59,6 +59,9 @@ class RunPage {
     if (run_.details.more_waits > 0) {
       text += format("; {} more keys are awaited", run_.details.more_waits);
     }
+    for (const core::UnfinishedBarrier& one : run_.details.barriers) {
+      text += format("; {}: {}", one.name, one.missing);
+    }
     if (!run_.details.differing.empty()) text += "; " + world_sizes();
     if (run_.plain && !run_.plain->refused.empty()) text += "; " + run_.plain->refused;
     return text;
@@ -90,6 +93,15 @@ class RunPage {
     boost::json::array waits;
     for (const core::KeyWait& wait : run_.details.waits) waits.push_back(json_of(wait));
     out["waits"] = std::move(waits);
+    boost::json::array barriers;
+    for (const core::UnfinishedBarrier& one : run_.details.barriers) {
+      barriers.push_back({{"name", one.name},
+                          {"world_size", one.world_size},
+                          {"seconds", seconds_of(one.waiting)},
+                          {"missing", boost::json::array(one.ranks.begin(), one.ranks.end())},
+                          {"detail", one.missing}});
+    }
+    out["barriers"] = std::move(barriers);
     return out;
   }
 

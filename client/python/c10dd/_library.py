@@ -232,9 +232,9 @@ def _candidates() -> list[str]:
     name = "libc10dd.so.1"
     if chosen := os.environ.get("C10DD_LIBRARY"):
         return [chosen]
-    # In an environment: lib/python3.x/site-packages/c10dd; an installation is like it.
-    folders = list(pathlib.Path(__file__).resolve().parents)[1:5]
-    found = [folder / sub / name for folder in folders for sub in ("lib", ".")]
+    # The wheel has it in c10dd/lib, an installation in lib, above lib/python3/dist-packages/c10dd.
+    folder = pathlib.Path(__file__).resolve().parent
+    found = [folder / "lib" / name, folder.parents[2] / name]
     return [str(path) for path in found if path.exists()] + [name]
 
 

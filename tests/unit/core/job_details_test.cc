@@ -124,5 +124,30 @@ TEST_F(JobDetailsTest, ShowNothingOfAJobInWhichNobodyWaits) {
   EXPECT_EQ(found.world_size, std::nullopt);
 }
 
+TEST_F(JobDetailsTest, NameTheBarriersAndWhoIsMissing) {
+  open(1);
+  open(2);
+  const auto arrive = [&](std::uint64_t n, const char* name, std::uint32_t size) {
+    Barrier barrier;
+    barrier.name = name;
+    barrier.rank = static_cast<Rank>(n - 1);
+    barrier.world_size = size;
+    barrier.timeout = 600s;
+    ask(n, barrier);
+  };
+  arrive(1, "start", 3);
+  now_ += 2s;
+  arrive(2, "start", 3);
+  arrive(1, "alone", 1);  // complete
+  const JobDetails found = details();
+  ASSERT_EQ(found.barriers.size(), 1U);
+  const UnfinishedBarrier& unfinished = found.barriers.front();
+  EXPECT_EQ(unfinished.name, "barrier \"start\" (generation 0, sequence 0)");
+  EXPECT_EQ(unfinished.world_size, 3U);
+  EXPECT_EQ(unfinished.waiting, 2s);
+  EXPECT_EQ(unfinished.ranks, std::vector<std::uint32_t>{2});
+  EXPECT_EQ(unfinished.missing, "1 of 3 ranks missing: [2]; rank 2 never connected");
+}
+
 }  // namespace
 }  // namespace c10dd::core

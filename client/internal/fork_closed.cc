@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table of atomics, because a fork may come while another thread changes the table.
-#include "client/proxy/fork_closed.h"
+#include "client/internal/fork_closed.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include <atomic>
 #include <utility>
 
-namespace c10dd::proxy {
+namespace c10dd::client {
 namespace {
 
 constexpr int kFree = 0;  // the table holds descriptors plus 1
@@ -55,8 +55,10 @@ ForkClosed& ForkClosed::operator=(ForkClosed&& other) noexcept {
   return *this;
 }
 
+bool ForkClosed::closed() const { return place_ < kMost && table[place_].load() == kFree; }
+
 ForkClosed::~ForkClosed() {
   if (place_ < kMost) table[place_].store(kFree);
 }
 
-}  // namespace c10dd::proxy
+}  // namespace c10dd::client

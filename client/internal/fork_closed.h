@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-namespace c10dd::proxy {
+namespace c10dd::client {
 
 /// Registers a descriptor for its lifetime. Thread-safe. If more than kMost descriptors are
 /// registered in the process, further ones stay open in children.
@@ -19,8 +19,11 @@ class ForkClosed {
   ForkClosed& operator=(ForkClosed&& other) noexcept;
   ~ForkClosed();
 
+  /// Returns whether this process is a child that has closed the descriptor.
+  bool closed() const;
+
  private:
   std::size_t place_ = kMost;
 };
 
-}  // namespace c10dd::proxy
+}  // namespace c10dd::client
