@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/core/planted.h"
 #include "protocol/limits.h"
 
 namespace c10dd::client {
@@ -78,10 +79,16 @@ bool ProxiedClient::submit(std::uint64_t sequence, const Request& request) {
     options_.hello.pid = talk_.pid().value_or(0);
     core_.emplace(std::move(options_), now_);
   }
+  if (planted(Planted::local_request_twice)) core_->call(request, kForever, now_);
   const std::uint64_t call = core_->call(request, kForever, now_);
   sequences_.emplace(call, sequence);
   if (has_value(request)) value_ = call;
   if (!is_wait(request)) return false;
+  if (planted(Planted::local_wait_early)) {
+    here_.emplace_back(sequence, ReplyBody(Done{}));
+    sequences_.erase(call);
+    return false;
+  }
   waiting_.emplace(sequence, call);
   return true;
 }
@@ -89,7 +96,7 @@ bool ProxiedClient::submit(std::uint64_t sequence, const Request& request) {
 /// Ends a wait that its client has given up. It gets no reply.
 void ProxiedClient::cancel(std::uint64_t sequence) {
   const auto wait = waiting_.extract(sequence);
-  if (wait.empty()) return;
+  if (wait.empty() || planted(Planted::local_wait_not_ended)) return;
   sequences_.erase(wait.mapped());
   core_->fail_call(wait.mapped(), failure(Code::aborted, "cancelled by the client"), now_);
 }
@@ -118,6 +125,14 @@ void ProxiedClient::leave(TimePoint now) {
 
 // ---- the daemon --------------------------------------------------------------------------------
 
+/// Plants faults in a reply. Returns whether it is handed over: always, but for such a fault.
+bool ProxiedClient::distort(Completion& done) {
+  const bool adds = done.reply && std::holds_alternative<Counter>(*done.reply);
+  if (planted(Planted::local_failure_success) && !done.reply) done.reply = ReplyBody(Counter{1});
+  if (adds && planted(Planted::local_reply_repeated)) std::swap(done.reply, earlier_);
+  return !(adds && planted(Planted::local_reply_lost));
+}
+
 void ProxiedClient::settle(TimePoint now) {
   if (!core_) return;
   for (Completion& done : core_->take_completions()) {
@@ -128,7 +143,7 @@ void ProxiedClient::settle(TimePoint now) {
     if (asked.empty()) continue;
     waiting_.erase(asked.mapped());
     if (value_ == done.call) value_.reset();
-    talk_.reply(asked.mapped(), done.reply, out_);
+    if (distort(done)) talk_.reply(asked.mapped(), done.reply, out_);
   }
   if (talk_.has_more() && out_.size() < limits::kOutboxSoftBytes) {
     now_ = now;

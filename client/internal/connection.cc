@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs Core with real time and real I/O. One mutex guards all state and is never held during a call
-// that blocks. Only the connection's own thread opens, reads and closes the socket.
+// that blocks. Only the connection's own thread opens and closes the socket. It reads, too, unless
+// a caller waits for a reply: then that caller reads, for all, because waking another thread takes
+// longer than the daemon's answer.
 #include "client/internal/connection.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,6 +22,7 @@
 #include "client/internal/fork_guard.h"
 #include "client/internal/socket.h"
 #include "protocol/format.h"
+#include "protocol/ops.h"
 #include "protocol/wording.h"
 
 namespace c10dd::client {
@@ -28,6 +32,16 @@ constexpr Duration kDialPatienceMin = std::chrono::milliseconds(500);
 constexpr Duration kProbePatience = std::chrono::milliseconds(300);
 constexpr Duration kPeriod = std::chrono::seconds(1);  // of Connection::Periodic
 constexpr std::size_t kReadBytes = 256 * 1024;
+
+timespec to_timespec(Duration wait) {
+  return {wait / std::chrono::seconds(1), (wait % std::chrono::seconds(1)).count()};
+}
+
+/// Returns whether a thread that waits for nothing else makes this request. Its caller does not
+/// read: it would read for hours, and the others' replies would take the longer way.
+bool is_long_poll(const Request& request) {
+  return std::holds_alternative<WatchGroup>(request) || std::holds_alternative<Watch>(request);
+}
 
 Failure closed_failure() { return failure(Code::closed, "the client was closed"); }
 
@@ -46,14 +60,23 @@ struct Connection::State {
         announcements(boot_time()),
         each_second(std::move(periodic)),
         announce(std::move(announces)),
-        wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    C10DD_ASSERT(static_cast<bool>(wake_fd));
+        wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        reader_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        poll_fd(epoll_create1(EPOLL_CLOEXEC)) {
+    epoll_event readable{EPOLLIN, {.fd = wake_fd.get()}};
+    C10DD_ASSERT(wake_fd && reader_fd && poll_fd);
+    C10DD_ASSERT(epoll_ctl(poll_fd.get(), EPOLL_CTL_ADD, wake_fd.get(), &readable) == 0);
   }
 
   bool forked() const { return home.forked(); }
   void require_home() const { home.require("client", "connect again"); }
-  void wake();
-  void drain_wake();
+  void wake() { signal(wake_fd); }
+  void drain_wake() { drain(wake_fd); }
+  static void signal(const Descriptor& event);
+  static void drain(const Descriptor& event);
+  void set_interest();
+  void drop_socket(Lock& lock);
+  std::cv_status read_for_all(Lock& lock, Slot& own, Duration wait);
   void settle();
   void flush();
   void read_some(Lock& lock);
@@ -72,7 +95,13 @@ struct Connection::State {
   Periodic each_second;
   Announce announce;
   Descriptor wake_fd;
+  Descriptor reader_fd;  // wakes the caller that reads
+  Descriptor poll_fd;    // what the thread waits for: wake_fd, and the socket as `interest` says
   Descriptor socket;
+  std::uint32_t interest = 0;
+  const Slot* reader = nullptr;  // of the caller that reads; null: the thread reads
+  std::condition_variable reader_gone;
+  bool thread_reads = false;  // the thread is in read_some()
   std::map<std::uint64_t, Slot*> slots;
   std::condition_variable changed;  // core.open() or core.over()
   bool closing = false;             // refuse calls from outside
@@ -86,15 +115,39 @@ struct Connection::State {
   std::thread thread;
 };
 
-void Connection::State::wake() {
+void Connection::State::signal(const Descriptor& event) {
   const std::uint64_t one = 1;
   // The write fails only if the counter is full. The descriptor is readable in that case, too.
-  static_cast<void>(!write(wake_fd.get(), &one, sizeof one));
+  static_cast<void>(!write(event.get(), &one, sizeof one));
 }
 
-void Connection::State::drain_wake() {
+void Connection::State::drain(const Descriptor& event) {
   std::uint64_t count = 0;
-  static_cast<void>(!read(wake_fd.get(), &count, sizeof count));
+  static_cast<void>(!read(event.get(), &count, sizeof count));
+}
+
+/// Tells the system for which events of the socket to wake the thread. It may wait meanwhile.
+void Connection::State::set_interest() {
+  std::uint32_t wanted = 0;
+  if (socket && reader == nullptr) wanted |= EPOLLIN;
+  if (socket && waits_for_room) wanted |= EPOLLOUT;
+  if (wanted == interest) return;
+  const int operation = interest == 0 ? EPOLL_CTL_ADD : wanted == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
+  epoll_event events{wanted, {.fd = socket.get()}};
+  C10DD_ASSERT(epoll_ctl(poll_fd.get(), operation, socket.get(), &events) == 0);
+  interest = wanted;
+}
+
+/// Closes the socket, when no caller reads any more.
+void Connection::State::drop_socket(Lock& lock) {
+  while (reader != nullptr) {
+    signal(reader_fd);
+    reader_gone.wait(lock);
+  }
+  // A forked child may have the socket, too: then the system does not forget it by itself.
+  if (interest != 0) epoll_ctl(poll_fd.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
+  interest = 0;
+  socket = Descriptor();
 }
 
 /// Hands replies to their callers.
@@ -105,6 +158,7 @@ void Connection::State::settle() {
     if (it == slots.end()) continue;
     it->second->reply = std::move(done.reply);
     it->second->answered.notify_one();
+    if (it->second == reader) signal(reader_fd);
     slots.erase(it);
   }
   if (core.open() || core.over()) changed.notify_all();
@@ -165,18 +219,47 @@ void Connection::State::wait_for_events(Lock& lock) {
     until = std::min(until, due.value_or(until));
   // ppoll does not count the time while the machine is suspended. The waits are short, so that a
   // deadline is missed by at most kPeriod.
-  const Duration wait = std::clamp<Duration>(until - now, Duration::zero(), kPeriod);
-  const timespec limit{wait / std::chrono::seconds(1), (wait % std::chrono::seconds(1)).count()};
+  const timespec limit = to_timespec(std::clamp<Duration>(until - now, Duration::zero(), kPeriod));
   waits_for_room = socket && !core.output().empty();
-  const short events = waits_for_room ? POLLIN | POLLOUT : POLLIN;
-  pollfd polled[] = {{wake_fd.get(), POLLIN, 0}, {socket.get(), events, 0}};
+  set_interest();
+  pollfd polled{poll_fd.get(), POLLIN, 0};
   lock.unlock();
-  ppoll(polled, socket ? 2 : 1, &limit, nullptr);
+  ppoll(&polled, 1, &limit, nullptr);
   lock.lock();
   waits_for_room = false;
-  if (polled[0].revents != 0) drain_wake();
-  // Only this thread closes the socket, so `socket` is still the one that was polled.
-  if (polled[1].revents & (POLLIN | POLLERR | POLLHUP)) read_some(lock);
+  epoll_event events[2];
+  const int count = epoll_wait(poll_fd.get(), events, std::size(events), 0);
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.fd == wake_fd.get()) {
+      drain_wake();
+    } else if (reader == nullptr && (events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
+      // Only this thread closes the socket, so `socket` is still the one that was polled.
+      thread_reads = true;
+      read_some(lock);
+      thread_reads = false;
+    }
+  }
+}
+
+/// Reads the socket in place of the thread, until bytes have come or `own` has its reply, for at
+/// most `wait`.
+std::cv_status Connection::State::read_for_all(Lock& lock, Slot& own, Duration wait) {
+  reader = &own;
+  set_interest();
+  pollfd polled[] = {{socket.get(), POLLIN, 0}, {reader_fd.get(), POLLIN, 0}};
+  const timespec limit = to_timespec(wait);
+  lock.unlock();
+  const int ready = ppoll(polled, std::size(polled), &limit, nullptr);
+  lock.lock();
+  if (polled[1].revents != 0) drain(reader_fd);
+  if (polled[0].revents != 0 && core.wants_socket()) read_some(lock);
+  reader = nullptr;
+  reader_gone.notify_all();
+  set_interest();
+  flush();
+  settle();
+  if (!core.wants_socket()) wake();  // the thread closes it
+  return ready == 0 ? std::cv_status::timeout : std::cv_status::no_timeout;
 }
 
 void Connection::State::post_periodic(TimePoint now) {
@@ -217,7 +300,7 @@ void Connection::State::run() {
     const TimePoint now = boot_time();
     core.tick(now);
     post_periodic(now);
-    if (!core.wants_socket()) socket = Descriptor();
+    if (!core.wants_socket() && socket) drop_socket(lock);
     flush();
     settle();
     announce_if_due(lock, now);
@@ -230,7 +313,7 @@ void Connection::State::run() {
       wait_for_events(lock);
     }
   }
-  socket = Descriptor();
+  drop_socket(lock);
 }
 
 /// Ends a call whose caller does not go on.
@@ -247,6 +330,7 @@ void Connection::State::ask_caller(Lock& lock, std::uint64_t call) {
 /// Sends the request and blocks until its reply. Stores the id of the call in `running`.
 Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::uint64_t* running) {
   Slot slot;
+  const bool may_read = !is_long_poll(request);
   const std::uint64_t id = core.call(std::move(request), limit, boot_time());
   slots.emplace(id, &slot);
   if (running != nullptr) *running = id;
@@ -259,7 +343,10 @@ Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::
     C10DD_ASSERT(deadline.has_value());
     const TimePoint now = boot_time();
     if (*deadline > now) {
-      const std::cv_status woken = slot.answered.wait_for(lock, until_asked(*deadline - now));
+      const Duration wait = until_asked(*deadline - now);
+      const bool reads = may_read && reader == nullptr && !thread_reads && socket && core.open();
+      const std::cv_status woken =
+          reads ? read_for_all(lock, slot, wait) : slot.answered.wait_for(lock, wait);
       if (woken == std::cv_status::timeout && !slot.reply) ask_caller(lock, id);
       continue;
     }

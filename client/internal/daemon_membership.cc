@@ -170,6 +170,7 @@ class DaemonMembership final : public Membership,
   void end(Leave::Kind kind, const std::string& detail, std::uint64_t generation = 0);
   void watch_status();
   void fence_when_silent();
+  std::shared_ptr<void> take_turn();
   void update(const GroupStatus& status);
   void notify_listeners();
 
@@ -179,11 +180,12 @@ class DaemonMembership final : public Membership,
   const Join join_;  ///< the join request; each next() sets the fields `round` and `step` of a copy
   const HomeProcess home_;
 
-  std::timed_mutex joining_;  // one next() at a time
   // Lets one notification of the listeners run at a time. This mutex is recursive, because a
   // listener may destroy its own handle. Lock order: notifying_ before mutex_.
   std::recursive_mutex notifying_;
   mutable std::mutex mutex_;  // guards the fields below; never held during a call that blocks
+  bool joining_ = false;      // one next() at a time
+  std::condition_variable joined_;
   Generation now_;
   GroupState state_;
   std::uint64_t seen_ = 0;  // number of the newest status
@@ -217,13 +219,10 @@ void DaemonMembership::shut() {
 
 Generation DaemonMembership::next(std::uint64_t step) {
   require_home();
-  std::unique_lock one(joining_, std::defer_lock);
-  while (!one.try_lock_for(until_asked(kCallLimit))) {
-    if (!caller_goes_on()) throw_failure(ended_by_caller());
-  }
   Join join = join_;
   join.step = step;
   join.timeout = call_limit(join.timeout);
+  const std::shared_ptr<void> turn = take_turn();
   {
     const std::lock_guard lock(mutex_);
     join.round = now_.round;
@@ -253,6 +252,23 @@ Generation DaemonMembership::next(std::uint64_t step) {
   }
   notify_listeners();
   return generation();
+}
+
+/// Waits until no other thread joins. The next one joins when the result is destroyed.
+std::shared_ptr<void> DaemonMembership::take_turn() {
+  std::unique_lock lock(mutex_);
+  while (joining_) {
+    joined_.wait_for(lock, until_asked(kCallLimit), [this] { return !joining_; });
+    lock.unlock();
+    if (!caller_goes_on()) throw_failure(ended_by_caller());
+    lock.lock();
+  }
+  joining_ = true;
+  return {this, [this](void*) {
+            const std::lock_guard ended(mutex_);
+            joining_ = false;
+            joined_.notify_one();
+          }};
 }
 
 void DaemonMembership::end(Leave::Kind kind, const std::string& detail, std::uint64_t generation) {

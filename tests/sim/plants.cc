@@ -17,6 +17,18 @@ namespace {
 AnyPlant active = Plant::none;
 
 constexpr PlantInfo kPlants[] = {
+    {client::Planted::local_request_twice, "local_request_twice",
+     "the proxy passes a request on twice"},
+    {client::Planted::local_reply_lost, "local_reply_lost",
+     "the proxy keeps the reply to an add to itself"},
+    {client::Planted::local_reply_repeated, "local_reply_repeated",
+     "an add by a proxy gets the reply of the add before it"},
+    {client::Planted::local_wait_early, "local_wait_early",
+     "a wait by a proxy ends before the key exists"},
+    {client::Planted::local_wait_not_ended, "local_wait_not_ended",
+     "a wait by a proxy goes on although its client has given it up"},
+    {client::Planted::local_failure_success, "local_failure_success",
+     "the proxy tells a success although the request has failed"},
     {core::Planted::ack_before_sync, "ack_before_sync",
      "replies leave before the engine has synced"},
     {core::Planted::reads_not_gated, "reads_not_gated", "reads show changes that are not durable"},
@@ -220,3 +232,4 @@ Result<void> write_plant_seeds(const std::string& path, const PlantSeeds& seeds)
 }  // namespace c10dd::sim
 
 bool c10dd::core::planted(Planted one) { return sim::active == sim::AnyPlant(one); }
+bool c10dd::client::planted(Planted one) { return sim::active == sim::AnyPlant(one); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults planted on purpose, one at a time, to show that the oracles find them. Those here are at
 // the boundaries that the simulator's own shells build; those inside the core are in
-// daemon/core/planted.h, compiled in for the simulator only. A file keeps the seed that found each
-// fault last, so that a test need not search again.
+// {daemon,client}/core/planted.h, compiled in for the simulator only. A file keeps the seed that
+// found each fault last, so that a test need not search again.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <string_view>
 #include <variant>
 
+#include "client/core/planted.h"
 #include "daemon/core/planted.h"
 #include "protocol/error.h"
 
@@ -37,7 +38,7 @@ enum class Plant {
   load_unconfirmed,
 };
 
-using AnyPlant = std::variant<Plant, core::Planted>;
+using AnyPlant = std::variant<Plant, core::Planted, client::Planted>;
 
 struct PlantInfo {
   AnyPlant plant;

@@ -158,8 +158,19 @@ class _Asker:
         self.raised = error.with_traceback(traceback.tb_next if traceback else None)
 
 
-_askers: list[_Asker] = []  # free ones; a handler may make a call while another asks
-_no_asker = _library.GoOn()
+class _Frame:
+    """What a call needs besides its arguments: kept for the next call, since making it takes long."""
+
+    def __init__(self, asker: Optional[_Asker]) -> None:
+        self.asker = asker
+        self.error = _Error(_ERROR_SIZE)
+        self.call = _library.Call(ctypes.sizeof(_library.Call), -1,
+                                  asker.function if asker else _library.GoOn())
+
+
+# Free ones, of the main thread and of the others: a handler may make a call while another asks.
+_main_frames: list[_Frame] = []
+_other_frames: list[_Frame] = []
 
 
 def _fail(error: _library.Error) -> None:
@@ -183,20 +194,21 @@ def invoke_blocking(function: Any, timeout: Optional[Seconds], before: tuple[Any
     Does not hold the interpreter lock meanwhile. In the main thread, a signal whose handler raises
     ends the call.
     """
-    timeout_ns = nanoseconds(timeout, "the time-out", -1)
-    asker = None
-    if threading.current_thread() is threading.main_thread():
-        asker = _askers.pop() if _askers else _Asker()
-    call = _library.Call(ctypes.sizeof(_library.Call), timeout_ns,
-                         asker.function if asker else _no_asker)
-    error = _Error(_ERROR_SIZE)
-    code = function(*before, call, *after, error)
-    if asker:
+    timeout_ns = -1 if timeout is None else nanoseconds(timeout, "the time-out", -1)
+    is_main = threading.current_thread() is threading.main_thread()
+    frames = _main_frames if is_main else _other_frames
+    frame = frames.pop() if frames else _Frame(_Asker() if is_main else None)
+    frame.call.timeout_ns = timeout_ns
+    code = function(*before, frame.call, *after, frame.error)
+    asker = frame.asker
+    if asker is not None and asker.raised is not None:
         raised, asker.raised = asker.raised, None
+        library.c10dd_error_clear(frame.error)
         if asker.usable:
-            _askers.append(asker)
-        if raised is not None:
-            library.c10dd_error_clear(error)
-            raise raised
-    if code != 0:
-        _fail(error)
+            frames.append(frame)
+        raise raised
+    try:
+        if code != 0:
+            _fail(frame.error)
+    finally:
+        frames.append(frame)

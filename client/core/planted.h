@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults that are planted in the pure half of the client on purpose, as in daemon/core/planted.h.
+#pragma once
+
+namespace c10dd::client {
+
+enum class Planted {
+  // in the node proxy
+  local_request_twice,    ///< fault: a request of a local client is passed on twice
+  local_reply_lost,       ///< fault: the reply to an add is not handed to the local client
+  local_reply_repeated,   ///< fault: an add gets the reply of the add before it
+  local_wait_early,       ///< fault: a wait gets its reply before the key exists
+  local_wait_not_ended,   ///< fault: a wait that its client has given up goes on
+  local_failure_success,  ///< fault: a request that has failed gets the reply of one that has not
+};
+
+#ifdef C10DD_PLANTED
+bool planted(Planted one);
+#else
+constexpr bool planted(Planted) { return false; }
+#endif
+
+}  // namespace c10dd::client
