@@ -34,7 +34,9 @@ Result<AddressParts> split_address(std::string_view text) {
     parts.host = text.substr(0, text.find(':'));
     rest = text.substr(parts.host.size());
     if (rest.find(':', 1) != std::string_view::npos) {
-      return refused(format("an IPv6 host needs brackets, [{}]", printable(text, kQuotedBytes)));
+      return refused(
+          "there are several colons: write host:port, and an IPv6 host in brackets, as in "
+          "[::1]:29500");
     }
   }
   if (parts.host.empty()) return refused("the host is empty");

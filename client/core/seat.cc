@@ -2,6 +2,7 @@
 #include "client/core/seat.h"
 
 #include "protocol/format.h"
+#include "protocol/limits.h"
 
 namespace c10dd::client {
 
@@ -12,6 +13,10 @@ Result<void> check_seat(const Seat& seat) {
   };
   if (seat.rank < -1) return refused("rank", seat.rank);
   if (seat.world_size < -1 || seat.world_size == 0) return refused("world_size", seat.world_size);
+  if (seat.world_size > limits::kWorldSize) {
+    return failure(Code::invalid_argument, "world_size is {}, limit {}", seat.world_size,
+                   limits::kWorldSize);
+  }
   if (seat.world_size == -1 || seat.rank < seat.world_size) return {};
   return failure(Code::invalid_argument, "rank is {}, but world_size is {}: ranks go from 0 to {}",
                  seat.rank, seat.world_size, seat.world_size - 1);
@@ -22,8 +27,9 @@ Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what) {
     return SeatInBarrier{static_cast<Rank>(seat.rank), static_cast<std::uint32_t>(seat.world_size)};
   }
   return failure(Code::invalid_argument,
-                 "{}: this client has no {}; connect with Client::from_environment() under a "
-                 "launcher, or set rank and world_size in ClientOptions or in this call{}",
+                 "{}: this client has no {}: give rank and world size in this call or when "
+                 "connecting, or start the process with a launcher and connect as the environment "
+                 "says{}",
                  what, seat.rank < 0 ? "rank" : "world size",
                  seat.launcher.empty() ? "" : "; " + seat.launcher);
 }

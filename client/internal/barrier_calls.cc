@@ -32,7 +32,9 @@ Failure naming(const BarrierCalls::Series& series, Failure why) {
   const std::string name = "\"" + printable(std::get<1>(series), limits::kNameShown) + "\"";
   if (why.detail.find(name) != std::string::npos) return why;
   const bool is_barrier = std::get<0>(series) == Barrier::op.code;
-  why.detail = format("{} {}: {}", is_barrier ? "barrier" : "exchange", name, why.detail);
+  const std::string kind = is_barrier ? "barrier" : "exchange";
+  const bool has_kind = why.detail.starts_with(kind + " ");  // "barrier timed out after 3 s: ..."
+  why.detail = kind + " " + name + (has_kind ? why.detail.substr(kind.size()) : ": " + why.detail);
   return why;
 }
 

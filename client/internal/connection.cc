@@ -21,6 +21,7 @@
 #include "client/internal/caller.h"
 #include "client/internal/fork_guard.h"
 #include "client/internal/socket.h"
+#include "client/internal/start_thread.h"
 #include "protocol/format.h"
 #include "protocol/ops.h"
 #include "protocol/wording.h"
@@ -64,7 +65,12 @@ struct Connection::State {
         reader_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         poll_fd(epoll_create1(EPOLL_CLOEXEC)) {
     epoll_event readable{EPOLLIN, {.fd = wake_fd.get()}};
-    C10DD_ASSERT(wake_fd && reader_fd && poll_fd);
+    if (!wake_fd || !reader_fd || !poll_fd) {
+      throw Error(Code::unavailable,
+                  format("the client cannot open a file descriptor: {}; close some, or raise the "
+                         "limit (ulimit -n)",
+                         error_text(errno)));
+    }
     C10DD_ASSERT(epoll_ctl(poll_fd.get(), EPOLL_CTL_ADD, wake_fd.get(), &readable) == 0);
   }
 
@@ -363,7 +369,7 @@ Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::
 Connection::Connection(CoreOptions options, Periodic each_second, Announce announce)
     : state_(std::make_unique<State>(std::move(options), std::move(each_second),
                                      std::move(announce))) {
-  state_->thread = std::thread([state = state_.get()] { state->run(); });
+  state_->thread = start_thread("client", [state = state_.get()] { state->run(); });
 }
 
 Connection::~Connection() {

@@ -12,6 +12,7 @@
 #include "client/internal/barrier_calls.h"
 #include "client/internal/caller.h"
 #include "client/internal/fork_guard.h"
+#include "client/internal/start_thread.h"
 #include "client/internal/throw_failure.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
@@ -83,8 +84,8 @@ class DaemonMembership final : public Membership,
     connection_->send_heartbeats(ttl / kHeartbeatsPerTtl);
     next(options.step);
     try {
-      watcher_ = std::thread([this] { watch_status(); });
-      watchdog_ = std::thread([this] { fence_when_silent(); });
+      watcher_ = start_thread("membership", [this] { watch_status(); });
+      watchdog_ = start_thread("membership", [this] { fence_when_silent(); });
     } catch (...) {
       shut();  // the destructor will not run, so end the first thread and leave the group
       throw;

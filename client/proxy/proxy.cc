@@ -7,7 +7,6 @@
 #include <chrono>
 #include <future>
 #include <set>
-#include <system_error>
 #include <thread>
 
 #include "client/core/announcements.h"
@@ -15,6 +14,7 @@
 #include "client/internal/boot_time.h"
 #include "client/internal/fork_guard.h"
 #include "client/internal/random_number.h"
+#include "client/internal/start_thread.h"
 #include "client/proxy/proxied_connection.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -99,15 +99,11 @@ void Proxy::Shell::start() {
   acceptor_.non_blocking(true, failed);
   port_ = acceptor_.local_endpoint().port();
   announcements_.next(true, client::boot_time());  // nobody needs the daemon yet
-  try {
-    thread_ = std::thread([this] {
-      const auto work = asio::make_work_guard(loop_);
-      accept();
-      loop_.run();
-    });
-  } catch (const std::system_error& error) {
-    throw Error(Code::unavailable, format("proxy: no thread: {}", error.what()));
-  }
+  thread_ = client::start_thread("proxy", [this] {
+    const auto work = asio::make_work_guard(loop_);
+    accept();
+    loop_.run();
+  });
 }
 
 /// Waits until the sessions have said goodbye, at most kGoodbye.

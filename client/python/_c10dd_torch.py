@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import Any
 
 
@@ -22,8 +23,11 @@ def register() -> None:
         # register_rendezvous_handler() refuses a second registration, and one of env://.
         handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
         handlers.setdefault("c10dd", _c10dd_handler)
-        if os.environ.get("C10DD_TORCH") == "env":
+        chosen = os.environ.get("C10DD_TORCH", "")
+        if chosen == "env":
             handlers["env"] = _env_handler
+        elif chosen:
+            sys.stderr.write(f"c10dd: C10DD_TORCH={chosen} is ignored: set it to env, or unset it\n")
     except Exception:  # noqa: S110 -- PyTorch without torch.distributed
         pass
 

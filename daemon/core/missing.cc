@@ -111,6 +111,9 @@ AbsentRanks absent_ranks(const BarrierKey& key, const BarrierState& barrier,
     absent.described.push_back(look_up(absent.ranks[i], key, barrier, everybody));
     if (i < kRanksDescribed) absent.text += "; " + sentence(absent.described.back());
   }
+  if (absent.ranks.size() > kRanksDescribed) {
+    absent.text += format("; and {} more", absent.ranks.size() - kRanksDescribed);
+  }
   return absent;
 }
 

@@ -106,7 +106,8 @@ TEST_F(ClientDaemon, SaysAtWhichBarrierTheDaemonWasUnreachable) {
       if (!exchanges) client->barrier("start", {.timeout = 500ms});
       ADD_FAILURE() << "passed without a daemon";
     } catch (const Error& error) {
-      const std::string name = exchanges ? "exchange \"start\": " : "barrier \"start\": ";
+      const std::string name =
+          exchanges ? "exchange \"start\" timed out" : "barrier \"start\" timed out";
       EXPECT_TRUE(std::string(error.what()).starts_with(name)) << error.what();
       EXPECT_NE(std::string(error.what()).find(daemon_.address()), std::string::npos);
     }

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The Python package against the real daemon."""
+import copy
 import datetime
+import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -136,6 +139,7 @@ class Errors(WithDaemon):
             with self.subTest(code), self.assertRaises(built_in) as caught:
                 call()
             self.assertIsInstance(caught.exception, c10dd.Error)
+            self.assertEqual(code, caught.exception.code)
             self.assertTrue(type(caught.exception).__module__, "c10dd")
             self.assertTrue(str(caught.exception))
             self.assertNotIn("'", str(caught.exception)[:1])
@@ -189,6 +193,38 @@ class Errors(WithDaemon):
         self.assertEqual(0, proxy.counts().clients)
         proxy.close()
         self.assertRaises(c10dd.Closed, proxy.counts)
+
+    def test_a_copy_is_refused(self):
+        client = self.connect()
+        client.store.set("k", "v")
+        for one in (client, client.store, client.store.watch("k"), client.store.transaction()):
+            for make in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.assertRaises(TypeError) as caught:
+                    make(one)
+                self.assertIn("connect again in the other one", str(caught.exception))
+        self.assertEqual(b"v", client.store.get("k", 0))
+
+    def test_a_client_that_nobody_keeps_is_gone_at_once(self):
+        gc.disable()
+        self.addCleanup(gc.enable)
+        client = c10dd.connect(self.url())
+        client.store.set("mine", "", ephemeral=True)
+        del client
+        self.assertFalse(self.connect().store.check(["mine"]))
+        store = c10dd.connect(self.url()).store  # which keeps its client
+        self.assertEqual([], store.list())
+
+    def test_without_descriptors_or_threads(self):
+        for limit, value, text in (("RLIMIT_NOFILE", 12, "cannot open a file descriptor: Too many open files"),
+                                   ("RLIMIT_AS", None, "cannot start a thread")):
+            code = ("import sys, c10dd, resource\n"
+                    "value = int(sys.argv[2]) or 300 * 1024 + resource.getpagesize() * int(open('/proc/self/statm').read().split()[0])\n"
+                    f"resource.setrlimit(resource.{limit}, (value, value))\n"
+                    "try:\n    kept = [c10dd.connect(sys.argv[1]) for _ in range(20)]\n"
+                    "except c10dd.Unavailable as error: print(error)\n")
+            process = self.python(code, str(value or 0))
+            self.assertIn(text, process.communicate(timeout=30 * SLOWDOWN)[0].lower().replace("too many", "Too many"))
+            self.assertEqual(0, process.returncode)
 
     def test_after_fork(self):
         client = self.connect()

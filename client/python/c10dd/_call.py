@@ -28,7 +28,7 @@ def nanoseconds(value: Optional[Seconds], what: str, usual: int) -> int:
     if isinstance(value, datetime.timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{what} is of type {type(value).__name__}: give seconds or a timedelta")
+        raise TypeError(f"{type(value).__name__} is not accepted for {what}: give seconds or a timedelta")
     if not value >= 0:
         raise InvalidArgument(f"{what} is {value} s: give 0 or more")
     return int(min(value * 10**9, _FOREVER_NS))
@@ -42,7 +42,7 @@ def to_bytes(value: Bytes, what: str) -> bytes:
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    raise TypeError(f"{what} is of type {type(value).__name__}: give str or bytes")
+    raise TypeError(f"{type(value).__name__} is not accepted for {what}: give str or bytes")
 
 
 def view(value: Bytes, what: str) -> _library.View:
@@ -52,7 +52,8 @@ def view(value: Bytes, what: str) -> _library.View:
 
 def items_of(values: Iterable[Bytes], what: str) -> list[Bytes]:
     if isinstance(values, (str, bytes, bytearray, memoryview)) or not isinstance(values, Iterable):
-        raise TypeError(f"{what} are of type {type(values).__name__}: give a list of str or bytes")
+        raise TypeError(f"{type(values).__name__} is not accepted for {what}: give a list of str or "
+                        "bytes")
     return list(values)
 
 
@@ -66,7 +67,7 @@ def text(value: Optional[str], what: str) -> Optional[bytes]:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise TypeError(f"{what} is of type {type(value).__name__}: give a str")
+        raise TypeError(f"{type(value).__name__} is not accepted for {what}: give a str")
     if "\0" in value:
         raise InvalidArgument(f"{what} contains a zero character")
     return value.encode("utf-8", "surrogateescape")
@@ -79,7 +80,7 @@ def from_text(value: Optional[bytes]) -> str:
 def number(value: int, what: str, least: int, most: int) -> int:
     """Returns a number that the library can take: ctypes would cut it."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{what} is of type {type(value).__name__}: give an int")
+        raise TypeError(f"{type(value).__name__} is not accepted for {what}: give an int")
     if not least <= value <= most:
         raise InvalidArgument(f"{what} is {value}: give {least} to {most}")
     return value
@@ -88,6 +89,7 @@ def number(value: int, what: str, least: int, most: int) -> int:
 U32 = 2**32 - 1
 U64 = 2**64 - 1
 I64 = 2**63 - 1
+WORLD_SIZE = 131_072  # limits::kWorldSize
 
 
 def missing_of(items: Any, count: int) -> tuple[Missing, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 from . import _library
 from ._call import (
-    I64, U32, U64, Bytes, Seconds, from_text, invoke, invoke_blocking, nanoseconds, number,
+    U32, U64, WORLD_SIZE, Bytes, Seconds, from_text, invoke, invoke_blocking, nanoseconds, number,
     take_list, text, view,
 )
 from ._handle import Owner
@@ -101,8 +101,8 @@ def connect(url: Optional[str] = None, *, rank: Optional[int] = None,
     """
     options = _library.ConnectOptions(
         ctypes.sizeof(_library.ConnectOptions),
-        -1 if rank is None else number(rank, "rank", 0, I64),
-        -1 if world_size is None else number(world_size, "world_size", 1, I64),
+        -1 if rank is None else number(rank, "rank", 0, WORLD_SIZE - 1),
+        -1 if world_size is None else number(world_size, "world_size", 1, WORLD_SIZE),
         text(run, "run"), text(host, "host"), text(launcher, "launcher"),
         nanoseconds(timeout, "timeout", -1), nanoseconds(session_expiry, "session_expiry", 0))
     handle = ctypes.c_void_p()
@@ -122,8 +122,6 @@ class Client(Owner):
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         super().__init__(handle)
-        #: The store of the job.
-        self.store = Store(self)
         info = self._describe()
         self.job: str = info["job"]
         self.run: str = info["run"]
@@ -142,6 +140,11 @@ class Client(Owner):
                     for name, value in values.items()}
         finally:
             library.c10dd_free(pointer)
+
+    @property
+    def store(self) -> Store:
+        """The store of the job. It keeps the client."""
+        return Store(self)
 
     @property
     def address(self) -> str:

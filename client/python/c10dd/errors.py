@@ -129,6 +129,8 @@ _CLASSES: dict[str, type[Error]] = {
 }
 for _class in {Error, Missing, *_CLASSES.values()}:
     _class.__module__ = "c10dd"  # tracebacks show the public name
+for _name, _error in reversed(_CLASSES.items()):
+    _error.code = _name  # of those that Python raises; the first name of a class
 
 
 def error_of(code: str, text: str, missing: tuple[Missing, ...]) -> Error:

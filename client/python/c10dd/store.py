@@ -78,6 +78,10 @@ class Store:
         self._client = client
         self._prefix = prefix
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a store cannot be copied or pickled, since it belongs to this process: "
+                        "connect again in the other one")
+
     def prefix(self, prefix: Bytes) -> Store:
         """Returns a view that puts `prefix` and a slash before every key and queue name."""
         return Store(self._client, self._prefix + to_bytes(prefix, "the prefix") + b"/")
@@ -251,6 +255,9 @@ class Transaction:
         self._store = store
         self._conditions: list[_library.Condition] = []
         self._actions: list[_library.Action] = []
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a transaction cannot be copied or pickled: connect again in the other one")
 
     def _if(self, kind: int, key: Bytes, value: Bytes = b"", revision: int = 0) -> Transaction:
         self._conditions.append(_library.Condition(

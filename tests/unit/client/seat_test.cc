@@ -34,11 +34,11 @@ TEST(Seat, WithoutALauncherTheWayIsNamed) {
   const auto no_rank = known_seat({}, "rank()");
   ASSERT_FALSE(no_rank.has_value());
   EXPECT_EQ(no_rank.error().code, Code::invalid_argument);
-  EXPECT_TRUE(no_rank.error().detail.starts_with("rank(): this client has no rank; connect with"))
+  EXPECT_TRUE(no_rank.error().detail.starts_with("rank(): this client has no rank: give rank"))
       << no_rank.error().detail;
   const auto no_size = known_seat({1, -1}, "rank()");
   ASSERT_FALSE(no_size.has_value());
-  EXPECT_TRUE(no_size.error().detail.starts_with("rank(): this client has no world size;"));
+  EXPECT_TRUE(no_size.error().detail.starts_with("rank(): this client has no world size:"));
 }
 
 TEST(Seat, AJoinClaimsTheLaunchersRankOnlyInAGroupOfItsWholeWorld) {
@@ -60,6 +60,7 @@ TEST(Seat, RanksGoFromZeroToTheWorldSize) {
   EXPECT_EQ(refusal(8, 8), "rank is 8, but world_size is 8: ranks go from 0 to 7");
   EXPECT_EQ(refusal(-2, 8), "rank is -2: give -1 if it is not known, or 0 and more");
   EXPECT_EQ(refusal(0, 0), "world_size is 0: give -1 if it is not known, or 1 and more");
+  EXPECT_EQ(refusal(0, 131'073), "world_size is 131073, limit 131072");
   EXPECT_EQ(refusal(0, -5), "world_size is -5: give -1 if it is not known, or 1 and more");
 }
 

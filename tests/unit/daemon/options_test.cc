@@ -180,9 +180,10 @@ TEST_F(OptionsTest, ListenRefusalsShowTheFormThatIsWanted) {
   EXPECT_EQ(refused({"--listen", "a b:1"}), "c10dd: --listen: \"a b:1\" has no valid host" + want);
   EXPECT_EQ(refused({"--listen", "[::x]:1"}),
             "c10dd: --listen: \"[::x]:1\" has no valid IPv6 address in brackets" + want);
-  EXPECT_EQ(
-      refused({"--listen", "::1:5"}),
-      "c10dd: --listen: \"::1:5\" is not an address: an IPv6 host needs brackets, [::1:5]" + want);
+  EXPECT_EQ(refused({"--listen", "::1:5"}),
+            "c10dd: --listen: \"::1:5\" is not an address: there are several colons: write "
+            "host:port, and an IPv6 host in brackets, as in [::1]:29500" +
+                want);
   for (const std::string bad : {"", "-1", "65536", "1x", "0x1", " 1"}) {
     EXPECT_EQ(refused({"--listen", "localhost:" + bad}),
               "c10dd: --listen: \"localhost:" + bad + "\" has port \"" + bad + port);

@@ -40,8 +40,10 @@ TEST(Address, SaysWhatIsWrong) {
   EXPECT_EQ(fault("[::1"), "the host has no closing bracket");
   EXPECT_EQ(fault("[::1]x"),
             "the host's closing bracket is followed by something other than a port");
-  EXPECT_EQ(fault("::1"), "an IPv6 host needs brackets, [::1]");
-  EXPECT_EQ(fault("a:1:2"), "an IPv6 host needs brackets, [a:1:2]");
+  const std::string colons =
+      "there are several colons: write host:port, and an IPv6 host in brackets, as in [::1]:29500";
+  EXPECT_EQ(fault("::1"), colons);
+  EXPECT_EQ(fault("a:1:2"), colons);
 }
 
 TEST(Address, IsWrittenAsItIsRead) {
