@@ -28,6 +28,9 @@ def register() -> None:
             handlers["env"] = _env_handler
         elif chosen:
             sys.stderr.write(f"c10dd: C10DD_TORCH={chosen} is ignored: set it to env, or unset it\n")
+        if sys.modules["torch"].__version__.startswith("2.5."):  # does not know torchrun.handlers
+            registry = importlib.import_module("torch.distributed.elastic.rendezvous")
+            registry.rendezvous_handler_registry.register("c10dd", _create_torchrun_handler)
     except Exception:  # noqa: S110 -- PyTorch without torch.distributed
         pass
 

@@ -52,7 +52,7 @@ Result<void> sync_names(const std::string& path, const std::vector<std::string>&
 }
 
 Result<void> create(const std::string& path) {
-  std::error_code ignored;  // if a call with `ignored` fails, mkdir() reports the cause
+  std::error_code ignored;  // if a call with `ignored` fails, a later one reports the cause
   const std::filesystem::path whole = std::filesystem::absolute(path, ignored);
   const std::filesystem::path parent = whole.parent_path();
   std::vector<std::string> named;  // directories in which a name is about to be created
@@ -64,7 +64,9 @@ Result<void> create(const std::string& path) {
   if (named.empty() && !std::filesystem::exists(HighWaterFile::path_in(whole), ignored)) {
     named.push_back(parent);
   }
-  std::filesystem::create_directories(parent, ignored);
+  std::error_code failed;
+  std::filesystem::create_directories(parent, failed);
+  if (failed) return refused(path, "cannot be created in " + named.back(), failed.value());
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return refused(path, "cannot be created", errno);
   }

@@ -210,6 +210,11 @@ Failure why_not_formed(const GroupState& group) {
   const RendezvousPolicy& policy = group.facts().policy;
   Failure result = failure(Code::timed_out, "{} of at least {} members have joined{}{}",
                            usable(group), policy.min, asking_members(group), when_next(group));
+  if (!policy.quorum && usable(group) >= policy.min && usable(group) < policy.max &&
+      awaited(group).empty()) {
+    result.detail += format("; the group waits {} (last_call) for more, up to {}: wait longer",
+                            human(policy.last_call), policy.max);
+  }
   for (const Rank rank : awaited(group)) {
     result.missing.push_back(group.counts().requests > 0 ? unknown(rank)
                                                          : describe_rank(group, rank));
