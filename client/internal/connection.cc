@@ -82,7 +82,7 @@ struct Connection::State {
   static void drain(const Descriptor& event);
   void set_interest();
   void drop_socket(Lock& lock);
-  std::cv_status read_for_all(Lock& lock, Slot& own, Duration wait);
+  void read_for_all(Lock& lock, Slot& own, Duration wait);
   void settle();
   void flush();
   void read_some(Lock& lock);
@@ -249,13 +249,13 @@ void Connection::State::wait_for_events(Lock& lock) {
 
 /// Reads the socket in place of the thread, until bytes have come or `own` has its reply, for at
 /// most `wait`.
-std::cv_status Connection::State::read_for_all(Lock& lock, Slot& own, Duration wait) {
+void Connection::State::read_for_all(Lock& lock, Slot& own, Duration wait) {
   reader = &own;
   set_interest();
   pollfd polled[] = {{socket.get(), POLLIN, 0}, {reader_fd.get(), POLLIN, 0}};
   const timespec limit = to_timespec(wait);
   lock.unlock();
-  const int ready = ppoll(polled, std::size(polled), &limit, nullptr);
+  ppoll(polled, std::size(polled), &limit, nullptr);
   lock.lock();
   if (polled[1].revents != 0) drain(reader_fd);
   if (polled[0].revents != 0 && core.wants_socket()) read_some(lock);
@@ -265,7 +265,6 @@ std::cv_status Connection::State::read_for_all(Lock& lock, Slot& own, Duration w
   flush();
   settle();
   if (!core.wants_socket()) wake();  // the thread closes it
-  return ready == 0 ? std::cv_status::timeout : std::cv_status::no_timeout;
 }
 
 void Connection::State::post_periodic(TimePoint now) {
@@ -306,6 +305,7 @@ void Connection::State::run() {
     const TimePoint now = boot_time();
     core.tick(now);
     post_periodic(now);
+    settle();  // first, because drop_socket() lets callers run
     if (!core.wants_socket() && socket) drop_socket(lock);
     flush();
     settle();
@@ -342,18 +342,27 @@ Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::
   if (running != nullptr) *running = id;
   flush();
   settle();
+  const Duration ask_every = until_asked(Duration::max());
+  TimePoint asked = boot_time();
   while (!slot.reply) {
     // The caller watches its own deadline, because the connection's thread may be busy with an
     // attempt to connect.
     const std::optional<TimePoint> deadline = core.deadline_of(id);
     C10DD_ASSERT(deadline.has_value());
     const TimePoint now = boot_time();
+    if (now - asked >= ask_every) {
+      asked = now;
+      ask_caller(lock, id);
+      continue;
+    }
     if (*deadline > now) {
-      const Duration wait = until_asked(*deadline - now);
+      const Duration wait = std::min<Duration>(*deadline - now, ask_every - (now - asked));
       const bool reads = may_read && reader == nullptr && !thread_reads && socket && core.open();
-      const std::cv_status woken =
-          reads ? read_for_all(lock, slot, wait) : slot.answered.wait_for(lock, wait);
-      if (woken == std::cv_status::timeout && !slot.reply) ask_caller(lock, id);
+      if (reads) {
+        read_for_all(lock, slot, wait);
+      } else {
+        slot.answered.wait_for(lock, wait);
+      }
       continue;
     }
     const bool had_socket = core.wants_socket();

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "client/internal/barrier_calls.h"
+#include "client/internal/boot_time.h"
 #include "client/internal/caller.h"
 #include "client/internal/fork_guard.h"
 #include "client/internal/start_thread.h"
@@ -171,7 +172,7 @@ class DaemonMembership final : public Membership,
   void end(Leave::Kind kind, const std::string& detail, std::uint64_t generation = 0);
   void watch_status();
   void fence_when_silent();
-  std::shared_ptr<void> take_turn();
+  std::shared_ptr<void> take_turn(Duration timeout);
   void update(const GroupStatus& status);
   void notify_listeners();
 
@@ -223,7 +224,7 @@ Generation DaemonMembership::next(std::uint64_t step) {
   Join join = join_;
   join.step = step;
   join.timeout = call_limit(join.timeout);
-  const std::shared_ptr<void> turn = take_turn();
+  const std::shared_ptr<void> turn = take_turn(join.timeout);
   {
     const std::lock_guard lock(mutex_);
     join.round = now_.round;
@@ -255,11 +256,18 @@ Generation DaemonMembership::next(std::uint64_t step) {
   return generation();
 }
 
-/// Waits until no other thread joins. The next one joins when the result is destroyed.
-std::shared_ptr<void> DaemonMembership::take_turn() {
+/// Waits until no other thread joins; throws TimedOut. The next one joins when the result is
+/// destroyed.
+std::shared_ptr<void> DaemonMembership::take_turn(Duration timeout) {
+  const TimePoint end = boot_time() + timeout;
   std::unique_lock lock(mutex_);
   while (joining_) {
-    joined_.wait_for(lock, until_asked(kCallLimit), [this] { return !joining_; });
+    const TimePoint now = boot_time();
+    if (now >= end) {
+      throw_failure(failure(Code::timed_out, "another thread joins group \"{}\" for more than {}",
+                            group(), human(timeout)));
+    }
+    if (joined_.wait_for(lock, until_asked(end - now), [this] { return !joining_; })) break;
     lock.unlock();
     if (!caller_goes_on()) throw_failure(ended_by_caller());
     lock.lock();
@@ -268,7 +276,7 @@ std::shared_ptr<void> DaemonMembership::take_turn() {
   return {this, [this](void*) {
             const std::lock_guard ended(mutex_);
             joining_ = false;
-            joined_.notify_one();
+            joined_.notify_all();
           }};
 }
 

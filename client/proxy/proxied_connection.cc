@@ -188,6 +188,7 @@ void ProxiedConnection::dial() {
 void ProxiedConnection::try_next_address() {
   const client::SocketAddress& target = targets_[next_target_++];
   ErrorCode failed;
+  remote_in_child_ = {};
   remote_.close(failed);
   remote_.open(target.family() == AF_INET6 ? Tcp::v6() : Tcp::v4(), failed);
   if (failed) return dialled(failed);

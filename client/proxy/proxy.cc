@@ -111,6 +111,7 @@ void Proxy::Shell::stop() {
   asio::post(loop_, [this] {
     stopping_ = true;
     ErrorCode ignored;
+    acceptor_in_child_ = client::ForkClosed();  // first, because the number may be used again
     acceptor_.close(ignored);
     for (const auto& one : std::set(connections_)) one->leave();
     if (connections_.empty()) return loop_.stop();

@@ -370,6 +370,36 @@ class Interrupts(WithDaemon):
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
         self.assertEqual(b"from the handler", client.store.get("k", 10))
 
+    def test_ctrl_c_while_other_threads_make_calls(self):
+        client, done = self.connect(), threading.Event()
+
+        def call():
+            while not done.wait(0.02):
+                client.store.set("n", "")
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        try:
+            self.interrupted(lambda: client.store.get("never", 20))
+        finally:
+            done.set()
+            thread.join()
+
+    def test_a_change_that_came_with_a_signal_is_not_lost(self):
+        client = self.connect()
+        watch = client.store.watch("k")
+
+        def change(*_):
+            client.store.set("k", "v")
+            time.sleep(0.2)  # the call has its reply before the handler ends
+            raise ZeroDivisionError
+
+        signal.signal(signal.SIGUSR1, change)
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+        with self.assertRaises(ZeroDivisionError):
+            next(watch)
+        self.assertEqual(b"v", watch.next(5)[0].value)
+
     def test_other_threads_run_meanwhile(self):
         client = self.connect()
         counted = 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import datetime
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Optional, Union
 
 from . import _library
@@ -190,11 +190,11 @@ def invoke(function: Any, *arguments: Any) -> None:
 
 
 def invoke_blocking(function: Any, timeout: Optional[Seconds], before: tuple[Any, ...],
-                    *after: Any) -> None:
+                    *after: Any, undo: Optional[Callable[[], None]] = None) -> None:
     """Calls a function whose c10dd_call comes between `before` and `after`.
 
     Does not hold the interpreter lock meanwhile. In the main thread, a signal whose handler raises
-    ends the call.
+    ends the call. If the call has succeeded before it, `undo` disposes of what nobody gets.
     """
     timeout_ns = -1 if timeout is None else nanoseconds(timeout, "the time-out", -1)
     is_main = threading.current_thread() is threading.main_thread()
@@ -208,6 +208,8 @@ def invoke_blocking(function: Any, timeout: Optional[Seconds], before: tuple[Any
         library.c10dd_error_clear(frame.error)
         if asker.usable:
             frames.append(frame)
+        if code == 0 and undo is not None:
+            undo()
         raise raised
     try:
         if code != 0:

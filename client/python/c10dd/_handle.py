@@ -25,6 +25,11 @@ class Owner:
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self._value: Optional[int] = handle.value
 
+    @classmethod
+    def _dispose(cls, handle: ctypes.c_void_p) -> None:
+        """Closes a handle of which nothing was made."""
+        invoke(cls._close_function, handle)
+
     @property
     def _handle(self) -> int:
         if self._value is None:

@@ -106,7 +106,8 @@ def connect(url: Optional[str] = None, *, rank: Optional[int] = None,
         text(run, "run"), text(host, "host"), text(launcher, "launcher"),
         nanoseconds(timeout, "timeout", -1), nanoseconds(session_expiry, "session_expiry", 0))
     handle = ctypes.c_void_p()
-    invoke_blocking(library.c10dd_connect, connect_timeout, (text(url, "the URL"), options), handle)
+    invoke_blocking(library.c10dd_connect, connect_timeout, (text(url, "the URL"), options), handle,
+                    undo=lambda: Client._dispose(handle))
     return Client(handle)
 
 
@@ -208,7 +209,8 @@ class Client(Owner):
             text(device, "device"), text(domain, "domain"),
             (_library.Label * len(named))(*named), len(named), number(step, "step", 0, U64))
         handle = ctypes.c_void_p()
-        invoke_blocking(library.c10dd_rendezvous, timeout, (self._handle, options), handle)
+        invoke_blocking(library.c10dd_rendezvous, timeout, (self._handle, options), handle,
+                        undo=lambda: Membership._dispose(handle))
         return Membership(handle, self, group)
 
     def lease_endpoint(self, name: Bytes, *, run: Optional[str] = None,

@@ -335,7 +335,11 @@ class Watch(Owner):
             changes, self._read = self._read, []
             return changes
         batch = _library.Changes()
-        invoke_blocking(library.c10dd_watch_next, timeout, (self._handle,), batch)
+        invoke_blocking(library.c10dd_watch_next, timeout, (self._handle,), batch,
+                        undo=lambda: self._read.extend(self._take(batch)))
+        return self._take(batch)
+
+    def _take(self, batch: _library.Changes) -> list[Change]:
         try:
             self.revision = batch.next
             return [Change(one.revision, self._store._own(raw(one.key)),
