@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of c10dd.h for transactions and watches.
+// Implements the functions of c10dd.h for transactions and watches.
 #include <algorithm>
 
 #include "client/c/block.h"
@@ -87,7 +87,7 @@ c10dd_code c10dd_transact(c10dd_client* client, const c10dd_condition* condition
                           const c10dd_call* call, c10dd_transaction_result* result,
                           c10dd_error* error) {
   return guarded(error, [&] {
-    require(result, "the place for the result");
+    require(result, "the output pointer for the result");
     if (condition_count != 0) require(conditions, "the conditions");
     if (action_count != 0) require(actions, "the actions");
     const auto object = handles().find<ClientObject>(client);
@@ -108,7 +108,7 @@ c10dd_code c10dd_transact(c10dd_client* client, const c10dd_condition* condition
 c10dd_code c10dd_watch_open(c10dd_client* client, c10dd_view key, int is_prefix, uint64_t from,
                             const c10dd_call* call, c10dd_watch** watch, c10dd_error* error) {
   return guarded(error, [&] {
-    require(watch, "the place for the watch");
+    require(watch, "the output pointer for the watch");
     const auto object = handles().find<ClientObject>(client);
     const Call scope(call);
     const std::string name(bytes_of(key, "the key"));
@@ -121,7 +121,7 @@ c10dd_code c10dd_watch_open(c10dd_client* client, c10dd_view key, int is_prefix,
 c10dd_code c10dd_watch_next(c10dd_watch* watch, const c10dd_call* call, c10dd_changes* changes,
                             c10dd_error* error) {
   return guarded(error, [&] {
-    require(changes, "the place for the changes");
+    require(changes, "the output pointer for the changes");
     const auto object = handles().find<WatchObject>(watch);
     const Call scope(call);
     *changes = copy(object->next(scope.timeout(kWatchTimeout)));

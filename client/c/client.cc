@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of c10dd.h for clients, barriers and exchanges.
+// Implements the functions of c10dd.h for clients, barriers and exchanges.
 #include "client/client.h"
 
 #include "client/c/block.h"
@@ -106,7 +106,7 @@ extern "C" {
 c10dd_code c10dd_connect(const char* url, const c10dd_connect_options* options,
                          const c10dd_call* call, c10dd_client** client, c10dd_error* error) {
   return guarded(error, [&] {
-    require(client, "the place for the client");
+    require(client, "the output pointer for the client");
     const Call scope(call);
     const auto wanted =
         options_of<c10dd_connect_options>(options, C10DD_CONNECT_OPTIONS_INIT, "the options");
@@ -121,14 +121,14 @@ c10dd_code c10dd_client_close(c10dd_client* client, c10dd_error* error) {
 c10dd_code c10dd_client_describe(c10dd_client* client, c10dd_client_info** info,
                                  c10dd_error* error) {
   return guarded(error, [&] {
-    require(info, "the place for the description");
+    require(info, "the output pointer for the description");
     *info = info_of(*handles().find<ClientObject>(client));
   });
 }
 
 c10dd_code c10dd_read_launch(c10dd_launch** launch, c10dd_error* error) {
   return guarded(error, [&] {
-    require(launch, "the place for the launch");
+    require(launch, "the output pointer for the launch");
     *launch = launch_block();
   });
 }
@@ -151,7 +151,7 @@ c10dd_code c10dd_exchange(c10dd_client* client, c10dd_view name, const c10dd_vie
                           size_t count, const c10dd_barrier_options* options,
                           const c10dd_call* call, c10dd_list* received, c10dd_error* error) {
   return guarded(error, [&] {
-    require(received, "the place for the parts");
+    require(received, "the output pointer for the parts");
     const auto object = handles().find<ClientObject>(client);
     const Call scope(call);
     ExchangeOptions to = exchange_of(

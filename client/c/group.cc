@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of c10dd.h for groups.
+// Implements the functions of c10dd.h for groups.
 #include <algorithm>
 
 #include "client/c/block.h"
@@ -162,7 +162,7 @@ c10dd_code c10dd_rendezvous(c10dd_client* client, const c10dd_rendezvous_options
                             const c10dd_call* call, c10dd_membership** membership,
                             c10dd_error* error) {
   return guarded(error, [&] {
-    require(membership, "the place for the membership");
+    require(membership, "the output pointer for the membership");
     const auto object = handles().find<ClientObject>(client);
     const Call scope(call);
     const auto from =
@@ -179,7 +179,7 @@ c10dd_code c10dd_membership_close(c10dd_membership* membership, c10dd_error* err
 c10dd_code c10dd_membership_generation(c10dd_membership* membership, c10dd_generation** generation,
                                        c10dd_error* error) {
   return with_membership(membership, nullptr, error, [&](MembershipObject& object, const Call&) {
-    require(generation, "the place for the generation");
+    require(generation, "the output pointer for the generation");
     *generation = copy(object.membership->generation());
   });
 }
@@ -188,7 +188,7 @@ c10dd_code c10dd_membership_next(c10dd_membership* membership, uint64_t step,
                                  const c10dd_call* call, c10dd_generation** generation,
                                  c10dd_error* error) {
   return with_membership(membership, call, error, [&](MembershipObject& object, const Call&) {
-    require(generation, "the place for the generation");
+    require(generation, "the output pointer for the generation");
     *generation = copy(object.membership->next(step));
   });
 }
@@ -196,7 +196,7 @@ c10dd_code c10dd_membership_next(c10dd_membership* membership, uint64_t step,
 c10dd_code c10dd_membership_members(c10dd_membership* membership, const c10dd_call* call,
                                     c10dd_members* members, c10dd_error* error) {
   return with_membership(membership, call, error, [&](MembershipObject& object, const Call&) {
-    require(members, "the place for the members");
+    require(members, "the output pointer for the members");
     *members = copy(object.membership->members());
   });
 }
@@ -205,7 +205,7 @@ c10dd_code c10dd_membership_state(c10dd_membership* membership, uint64_t seen,
                                   const c10dd_call* call, c10dd_group_state** state,
                                   c10dd_error* error) {
   return with_membership(membership, call, error, [&](MembershipObject& object, const Call& scope) {
-    require(state, "the place for the state");
+    require(state, "the output pointer for the state");
     *state = state_after(object, seen, seen == 0 ? Duration(0) : scope.timeout(kStateTimeout));
   });
 }
@@ -273,7 +273,7 @@ c10dd_code c10dd_membership_exchange(c10dd_membership* membership, c10dd_view na
                                      const c10dd_call* call, c10dd_list* received,
                                      c10dd_error* error) {
   return with_membership(membership, call, error, [&](MembershipObject& object, const Call& scope) {
-    require(received, "the place for the parts");
+    require(received, "the output pointer for the parts");
     ExchangeOptions to = exchange_of(
         options_of<c10dd_barrier_options>(options, C10DD_BARRIER_OPTIONS_INIT, "the options"));
     to.timeout = scope.timeout(to.timeout);

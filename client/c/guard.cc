@@ -26,7 +26,7 @@ void fill(c10dd_error* error, Code code, const char* text, const std::vector<Mis
 }  // namespace
 
 void require(const void* pointer, const char* what) {
-  if (pointer == nullptr) throw InvalidArgument(format("{} is a null pointer", what));
+  if (pointer == nullptr) throw InvalidArgument(format("{} is null", what));
 }
 
 void copy_options(const void* given, std::size_t known, void* options, const char* what) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all functions of the C interface share: no exception leaves them, and they check what the
-// caller passes.
+// Helpers of all functions of the C interface: they check arguments, and turn exceptions into
+// codes.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,7 @@ void* Handles::add(std::shared_ptr<Object> object) {
 
 std::shared_ptr<Object> Handles::get(const void* handle, const char* what, bool remove) {
   const auto number = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(handle));
-  if (number == 0) throw InvalidArgument(format("the {} is a null pointer", what));
+  if (number == 0) throw InvalidArgument(format("the {} is null", what));
   if (number <= before_) {
     throw Forked(
         format("this {} belongs to the process from which this one was forked; connect "

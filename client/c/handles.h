@@ -12,7 +12,7 @@
 
 namespace c10dd::c {
 
-/// What a handle stands for. Its kinds derive from it, and have a `kName` for error texts.
+/// Base of the objects behind the handles. Each derived class has a `kName` for error texts.
 struct Object {
   Object() = default;
   Object(const Object&) = delete;

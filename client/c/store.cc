@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of c10dd.h for the store of a job, but for transactions and watches.
+// Implements the functions of c10dd.h for the store of a job, except transactions and watches.
 #include "client/c/block.h"
 #include "client/c/guard.h"
 #include "client/c/objects.h"
@@ -42,7 +42,7 @@ c10dd_code c10dd_set(c10dd_client* client, c10dd_view key, c10dd_view value,
 c10dd_code c10dd_get(c10dd_client* client, c10dd_view key, const c10dd_call* call,
                      c10dd_bytes* value, uint64_t* revision, c10dd_error* error) {
   return with_store(client, call, error, [&](JobStore& store, Duration timeout) {
-    require(value, "the place for the value");
+    require(value, "the output pointer for the value");
     const Entry entry = store.entry(key_of(key), timeout);
     *value = copy(entry.value);
     put(revision, entry.revision);
@@ -59,7 +59,7 @@ c10dd_code c10dd_wait(c10dd_client* client, const c10dd_view* keys, size_t count
 c10dd_code c10dd_check(c10dd_client* client, const c10dd_view* keys, size_t count,
                        const c10dd_call* call, int* all, c10dd_error* error) {
   return with_store(client, call, error, [&](JobStore& store, Duration) {
-    require(all, "the place for the result");
+    require(all, "the output pointer for the result");
     *all = store.check(strings_of(keys, count, "the keys")) ? 1 : 0;
   });
 }
@@ -81,7 +81,7 @@ c10dd_code c10dd_compare_set(c10dd_client* client, c10dd_view key, c10dd_view ex
                              c10dd_view desired, const c10dd_call* call, c10dd_bytes* value,
                              c10dd_error* error) {
   return with_store(client, call, error, [&](JobStore& store, Duration) {
-    require(value, "the place for the value");
+    require(value, "the output pointer for the value");
     *value =
         copy(store.compare_set(key_of(key), std::string(bytes_of(expected, "the expected value")),
                                std::string(bytes_of(desired, "the desired value"))));
@@ -105,7 +105,7 @@ c10dd_code c10dd_remove_prefix(c10dd_client* client, c10dd_view prefix, const c1
 c10dd_code c10dd_multi_get(c10dd_client* client, const c10dd_view* keys, size_t count,
                            const c10dd_call* call, c10dd_list* values, c10dd_error* error) {
   return with_store(client, call, error, [&](JobStore& store, Duration timeout) {
-    require(values, "the place for the values");
+    require(values, "the output pointer for the values");
     *values = copy(store.multi_get(strings_of(keys, count, "the keys"), timeout));
   });
 }
@@ -120,7 +120,7 @@ c10dd_code c10dd_multi_set(c10dd_client* client, const c10dd_view* keys, const c
 c10dd_code c10dd_list_keys(c10dd_client* client, c10dd_view prefix, const c10dd_call* call,
                            c10dd_list* keys, uint64_t* revision, c10dd_error* error) {
   return with_store(client, call, error, [&](JobStore& store, Duration) {
-    require(keys, "the place for the keys");
+    require(keys, "the output pointer for the keys");
     const KeyList list = store.list_keys(key_of(prefix));
     *keys = copy(list.keys);
     put(revision, list.revision);
@@ -130,7 +130,7 @@ c10dd_code c10dd_list_keys(c10dd_client* client, c10dd_view prefix, const c10dd_
 c10dd_code c10dd_count(c10dd_client* client, c10dd_view prefix, const c10dd_call* call,
                        uint64_t* count, c10dd_error* error) {
   return with_store(client, call, error, [&](JobStore& store, Duration) {
-    require(count, "the place for the number");
+    require(count, "the output pointer for the number");
     *count = store.count(key_of(prefix));
   });
 }
@@ -145,7 +145,7 @@ c10dd_code c10dd_queue_push(c10dd_client* client, c10dd_view queue, c10dd_view i
 c10dd_code c10dd_queue_pop(c10dd_client* client, c10dd_view queue, const c10dd_call* call,
                            c10dd_bytes* item, c10dd_error* error) {
   return with_store(client, call, error, [&](JobStore& store, Duration timeout) {
-    require(item, "the place for the item");
+    require(item, "the output pointer for the item");
     *item = copy(store.queue_pop(key_of(queue), timeout));
   });
 }
@@ -153,7 +153,7 @@ c10dd_code c10dd_queue_pop(c10dd_client* client, c10dd_view queue, const c10dd_c
 c10dd_code c10dd_queue_length(c10dd_client* client, c10dd_view queue, const c10dd_call* call,
                               uint64_t* length, c10dd_error* error) {
   return with_store(client, call, error, [&](JobStore& store, Duration) {
-    require(length, "the place for the number");
+    require(length, "the output pointer for the number");
     *length = store.queue_length(key_of(queue));
   });
 }

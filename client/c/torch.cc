@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of c10dd.h for trainers in PyTorch: endpoints and the node proxy.
+// Implements the functions of c10dd.h for trainers in PyTorch: endpoints and the node proxy.
 #include "client/c/block.h"
 #include "client/c/guard.h"
 #include "client/c/objects.h"
@@ -35,7 +35,7 @@ c10dd_code c10dd_lease_endpoint(c10dd_client* client, c10dd_view name,
                                 const c10dd_endpoint_options* options, const c10dd_call* call,
                                 c10dd_endpoint** endpoint, c10dd_error* error) {
   return guarded(error, [&] {
-    require(endpoint, "the place for the endpoint");
+    require(endpoint, "the output pointer for the endpoint");
     const auto object = handles().find<ClientObject>(client);
     const Call scope(call);
     const auto from =
@@ -49,7 +49,7 @@ c10dd_code c10dd_lease_endpoint(c10dd_client* client, c10dd_view name,
 c10dd_code c10dd_proxy_open(c10dd_client* client, const c10dd_proxy_options* options,
                             c10dd_proxy** proxy, c10dd_error* error) {
   return guarded(error, [&] {
-    require(proxy, "the place for the proxy");
+    require(proxy, "the output pointer for the proxy");
     const auto object = handles().find<ClientObject>(client);
     const auto from =
         options_of<c10dd_proxy_options>(options, C10DD_PROXY_OPTIONS_INIT, "the options");
@@ -60,14 +60,14 @@ c10dd_code c10dd_proxy_open(c10dd_client* client, const c10dd_proxy_options* opt
 
 c10dd_code c10dd_proxy_port(c10dd_proxy* proxy, uint16_t* port, c10dd_error* error) {
   return guarded(error, [&] {
-    require(port, "the place for the port");
+    require(port, "the output pointer for the port");
     *port = handles().find<ProxyObject>(proxy)->proxy.port();
   });
 }
 
 c10dd_code c10dd_proxy_count(c10dd_proxy* proxy, c10dd_proxy_counts* counts, c10dd_error* error) {
   return guarded(error, [&] {
-    require(counts, "the place for the counts");
+    require(counts, "the output pointer for the counts");
     const proxy::ProxyCounts now = handles().find<ProxyObject>(proxy)->proxy.counts();
     *counts = {now.clients, now.accepted,   now.refused, now.closed,
                now.waits,   now.unanswered, now.reissued};

@@ -8,7 +8,7 @@ enum class Planted {
   // in the node proxy
   local_request_twice,    ///< fault: a request of a local client is passed on twice
   local_reply_lost,       ///< fault: the reply to an add is not handed to the local client
-  local_reply_repeated,   ///< fault: an add gets the reply of the add before it
+  local_sum_wrong,        ///< fault: an add gets a sum that is too small by one
   local_wait_early,       ///< fault: a wait gets its reply before the key exists
   local_wait_not_ended,   ///< fault: a wait that its client has given up goes on
   local_failure_success,  ///< fault: a request that has failed gets the reply of one that has not

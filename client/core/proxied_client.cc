@@ -24,6 +24,15 @@ bool has_value(const Request& request) {
          std::holds_alternative<QueuePop>(request);
 }
 
+/// Plants faults in a reply. Returns false if a fault keeps the reply from the local client.
+bool is_handed_over(Completion& done) {
+  if (planted(Planted::local_failure_success) && !done.reply) done.reply = ReplyBody(Counter{1});
+  auto* const sum = done.reply ? std::get_if<Counter>(&*done.reply) : nullptr;
+  if (sum == nullptr) return true;
+  if (planted(Planted::local_sum_wrong)) --sum->value;
+  return !planted(Planted::local_reply_lost);
+}
+
 }  // namespace
 
 ProxiedClient::ProxiedClient(CoreOptions options, tcpstore::LegacyClients legacy)
@@ -125,14 +134,6 @@ void ProxiedClient::leave(TimePoint now) {
 
 // ---- the daemon --------------------------------------------------------------------------------
 
-/// Plants faults in a reply. Returns whether it is handed over: always, but for such a fault.
-bool ProxiedClient::distort(Completion& done) {
-  const bool adds = done.reply && std::holds_alternative<Counter>(*done.reply);
-  if (planted(Planted::local_failure_success) && !done.reply) done.reply = ReplyBody(Counter{1});
-  if (adds && planted(Planted::local_reply_repeated)) std::swap(done.reply, earlier_);
-  return !(adds && planted(Planted::local_reply_lost));
-}
-
 void ProxiedClient::settle(TimePoint now) {
   if (!core_) return;
   for (Completion& done : core_->take_completions()) {
@@ -143,7 +144,7 @@ void ProxiedClient::settle(TimePoint now) {
     if (asked.empty()) continue;
     waiting_.erase(asked.mapped());
     if (value_ == done.call) value_.reset();
-    if (distort(done)) talk_.reply(asked.mapped(), done.reply, out_);
+    if (is_handed_over(done)) talk_.reply(asked.mapped(), done.reply, out_);
   }
   if (talk_.has_more() && out_.size() < limits::kOutboxSoftBytes) {
     now_ = now;

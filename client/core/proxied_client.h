@@ -71,7 +71,6 @@ class ProxiedClient final : private tcpstore::RequestSink {
   bool must_wait(std::string_view in);
   void cancel(std::uint64_t sequence);
   void answer_here();
-  bool distort(Completion& done);
 
   CoreOptions options_;
   tcpstore::Talk talk_;
@@ -83,8 +82,7 @@ class ProxiedClient final : private tcpstore::RequestSink {
   std::optional<std::uint64_t> value_;                 ///< the call whose reply has a value
   std::vector<std::pair<std::uint64_t, Reply>> here_;  ///< replies that need no daemon
   std::optional<Failure> over_;
-  Reply earlier_ = ReplyBody(Counter{0});  ///< of a planted fault
-  std::optional<std::uint64_t> goodbye_;   ///< the call that ends the session
+  std::optional<std::uint64_t> goodbye_;  ///< the call that ends the session
   bool left_ = false;
 };
 

@@ -115,11 +115,11 @@ TEST_F(CInterface, NamesWhatTheCallerDidWrong) {
   Failed failed;
   std::int64_t sum = 0;
   EXPECT_EQ(said(c10dd_add(nullptr, view("n"), 1, nullptr, &sum, &failed), failed),
-            "invalid_argument: the client is a null pointer");
+            "invalid_argument: the client is null");
   EXPECT_EQ(said(c10dd_add(client_, {nullptr, 3}, 1, nullptr, &sum, &failed), failed),
-            "invalid_argument: the key is a null pointer");
+            "invalid_argument: the key is null");
   EXPECT_EQ(said(c10dd_connect(url("c").c_str(), nullptr, nullptr, nullptr, &failed), failed),
-            "invalid_argument: the place for the client is a null pointer");
+            "invalid_argument: the output pointer for the client is null");
   c10dd_call call = C10DD_CALL_INIT;
   call.size = 8;
   EXPECT_EQ(said(c10dd_add(client_, view("n"), 1, &call, &sum, &failed), failed),

@@ -4,6 +4,7 @@
 import copy
 import datetime
 import gc
+import json
 import os
 import pickle
 import signal
@@ -243,6 +244,12 @@ class Errors(WithDaemon):
 
 
 class Ranks(WithDaemon):
+    def until_a_rank_waits(self):
+        end = time.monotonic() + 10 * SLOWDOWN
+        while not json.loads(self.daemon.http("/v1/jobs/job")[1])["runs"][0]["barriers"]:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
     def test_barrier_and_exchange(self):
         clients = [self.connect(rank=rank, world_size=2) for rank in range(2)]
         got = [None, None]
@@ -275,7 +282,7 @@ class Ranks(WithDaemon):
         first = self.connect(rank=0, world_size=2, host="node7")
         thread = threading.Thread(target=lambda: self.assertRaises(c10dd.Error, first.barrier, "b", timeout=3))
         thread.start()
-        time.sleep(0.3)
+        self.until_a_rank_waits()
         with self.assertRaises(c10dd.RankTaken) as caught:
             self.connect(rank=0, world_size=2).barrier("b", timeout=3)
         self.assertIn("node7", str(caught.exception))
@@ -287,7 +294,7 @@ class Ranks(WithDaemon):
         first = self.connect(rank=0, world_size=2)
         thread = threading.Thread(target=lambda: self.assertRaises(c10dd.Error, first.barrier, "b", timeout=10))
         thread.start()
-        time.sleep(0.3)
+        self.until_a_rank_waits()
         with self.assertRaises(c10dd.Error) as caught:
             self.connect(rank=1, world_size=3).barrier("b", timeout=10)
         self.assertEqual("size_mismatch", caught.exception.code)

@@ -12,6 +12,7 @@ once: they must fail at once."""
 import argparse
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -20,8 +21,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../python"))
-from package import ENVIRONMENT, PACKAGE  # noqa: E402
-import wheel  # noqa: E402
+from package import ENVIRONMENT, PACKAGE, write_entry_points  # noqa: E402
 from daemon import BIN, Daemon, reserve_port, text_of  # noqa: E402
 from environments import install, numbers_of, python_of  # noqa: E402
 from networks import TwoNetworks  # noqa: E402
@@ -50,14 +50,12 @@ class Launch:
         self.url = url
         self.words = [TRAIN, str(pause), str(steps)]
         self.site = os.path.join(self.folder, "site")
-        os.makedirs(os.path.join(self.site, "c10dd-0.dist-info"))
-        for name, text in (("c10dd-0.dist-info/entry_points.txt", wheel.ENTRY_POINTS),
-                           ("c10dd-0.dist-info/METADATA", "Metadata-Version: 2.1\nName: c10dd\nVersion: 0\n"),
-                           ("sitecustomize.py", "import os\nif os.environ.get('C10DD_TORCH') and os.environ.get('RANK'):\n"
-                                                "    import c10dd.torch\n")):
-            with open(os.path.join(self.site, name), "w", encoding="ascii") as file:
-                if name != "sitecustomize.py" or version < (2, 5):
-                    file.write(text)
+        os.makedirs(self.site)
+        if version >= (2, 5):
+            write_entry_points(self.site)
+        else:
+            with open(os.path.join(self.site, "sitecustomize.py"), "w", encoding="ascii") as file:
+                file.write("import os\nif os.environ.get('C10DD_TORCH') and os.environ.get('RANK'):\n    import c10dd.torch\n")
         self.processes = getattr(self, way)(python)
 
     def start(self, node, words, **variables):
@@ -135,7 +133,7 @@ def kill_in_the_middle(daemon, launch):
     """SIGKILL, while an add has no reply and a wait is blocked."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        os.kill(daemon.process.pid, 19)  # SIGSTOP
+        os.kill(daemon.process.pid, signal.SIGSTOP)
         until = time.monotonic() + 1
         while time.monotonic() < until:
             now = [what for what, _ in launch.states()]
@@ -143,7 +141,7 @@ def kill_in_the_middle(daemon, launch):
                 time.sleep(0.02)
                 if now == [what for what, _ in launch.states()]:
                     return daemon.kill()
-        os.kill(daemon.process.pid, 18)  # SIGCONT
+        os.kill(daemon.process.pid, signal.SIGCONT)
         time.sleep(0.03)
     raise AssertionError("no add and wait at the same time")
 
@@ -181,9 +179,9 @@ class Cell:
                     time.sleep(0.2)
                     daemon.start()
                     launch.progress(4)
-                os.kill(daemon.process.pid, 19)
+                os.kill(daemon.process.pid, signal.SIGSTOP)
                 time.sleep(5)
-                os.kill(daemon.process.pid, 18)
+                os.kill(daemon.process.pid, signal.SIGCONT)
                 launch.progress()
                 self.networks.set_link(False)
                 time.sleep(10)

@@ -14,8 +14,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../python"))
-from package import ENVIRONMENT, PACKAGE  # noqa: E402
-import wheel  # noqa: E402
+from package import ENVIRONMENT, PACKAGE, write_entry_points  # noqa: E402
 import at_once  # noqa: E402
 from daemon import SLOWDOWN, Daemon, text_of  # noqa: E402
 from environments import DEBIAN, python_of  # noqa: E402
@@ -173,12 +172,7 @@ class Torchrun(WithDaemon):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.site = folder.name
-        info = os.path.join(self.site, "c10dd-0.dist-info")
-        os.mkdir(info)
-        with open(os.path.join(info, "entry_points.txt"), "w", encoding="ascii") as file:
-            file.write(wheel.ENTRY_POINTS)
-        with open(os.path.join(info, "METADATA"), "w", encoding="ascii") as file:
-            file.write("Metadata-Version: 2.1\nName: c10dd\nVersion: 0\n")
+        write_entry_points(self.site)
         self.sleeper = os.path.join(self.site, "sleeper.py")
         with open(self.sleeper, "w", encoding="ascii") as file:
             file.write(SLEEPER)

@@ -15,14 +15,13 @@ from ._call import (
 )
 from ._handle import Owner
 from ._library import library
-from .errors import InvalidArgument
 from .membership import Membership, Shape, barrier_options, parts_of
 from .store import Store
 
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """What the launcher of this process says: c10drun, torchrun, Slurm, MPI or Kubernetes."""
+    """The variables of the launcher of this process: c10drun, torchrun, Slurm, MPI or Kubernetes."""
 
     #: "torchrun" and so on; empty if no launcher gives a rank.
     source: str
@@ -68,7 +67,7 @@ def _known(value: int) -> Optional[int]:
 
 
 def read_launch() -> Launch:
-    """Returns what the launcher says in the environment of this process."""
+    """Reads the variables of the launcher from the environment of this process."""
     pointer = ctypes.POINTER(_library.Launch)()
     invoke(library.c10dd_read_launch, pointer)
     try:
@@ -240,7 +239,7 @@ class Client(Owner):
 
 @dataclasses.dataclass(frozen=True)
 class ProxyCounts:
-    """What a proxy has done and does."""
+    """Totals of a proxy, and the numbers of its present clients and requests."""
 
     clients: int
     accepted: int
@@ -268,11 +267,11 @@ class Proxy(Owner):
         return port.value
 
     def counts(self) -> ProxyCounts:
-        """Returns what the proxy has done and does."""
+        """Returns the totals and the present numbers of the proxy."""
         counts = _library.ProxyCounts()
         invoke(library.c10dd_proxy_count, self._handle, counts)
         return ProxyCounts(*(getattr(counts, name) for name, *_ in counts._fields_))
 
 
-__all__ = ["Client", "Endpoint", "InvalidArgument", "Launch", "Proxy", "ProxyCounts", "Stats",
+__all__ = ["Client", "Endpoint", "Launch", "Proxy", "ProxyCounts", "Stats",
            "connect", "read_launch"]

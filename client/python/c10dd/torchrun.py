@@ -149,7 +149,7 @@ class C10ddRendezvousHandler(RendezvousHandler):
         return self._membership.generation()
 
     def _open(self, generation: Generation, run: str) -> RendezvousInfo:
-        """Opens the store of a round; that of the round before ends."""
+        """Opens the store of a round, and closes the store of the round before."""
         assert self._client is not None
         if self._proxy is not None:
             self._proxy.close()
@@ -179,7 +179,7 @@ class C10ddRendezvousHandler(RendezvousHandler):
         return self._closed
 
     def set_closed(self) -> None:
-        """Closes it for this agent only: others may still work, or come."""
+        """Closes the rendezvous for this agent only: other agents may go on, or join later."""
         self._closed = True
 
     def shutdown(self) -> bool:
