@@ -129,14 +129,11 @@ std::vector<std::uint32_t> ranks_of(c10dd_ranks from) {
 
 /// Waits until the state has changed more often than `seen`, and returns it.
 c10dd_group_state* state_after(MembershipObject& object, std::uint64_t seen, Duration timeout) {
-  const TimePoint end = client::boot_time() + timeout;
   std::unique_lock lock(object.mutex);
   const auto is_due = [&] { return object.changes > seen || object.closed; };
-  for (TimePoint now = client::boot_time(); !is_due() && now < end; now = client::boot_time()) {
-    if (object.changed.wait_for(lock, client::until_asked(end - now), is_due)) break;
-    lock.unlock();
-    if (!client::caller_goes_on()) client::throw_failure(client::ended_by_caller());
-    lock.lock();
+  const TimePoint end = client::boot_time() + timeout;
+  if (client::wait_until(lock, object.changed, end, is_due) == client::Waited::ended_by_caller) {
+    client::throw_failure(client::ended_by_caller());
   }
   if (object.closed) throw Error(Code::closed, "the membership was closed");
   // The count is taken first: a change in between is then returned again, not lost.

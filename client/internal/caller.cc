@@ -9,6 +9,8 @@ namespace {
 
 thread_local const Caller* present = nullptr;
 
+constexpr char kEnded[] = "the caller has ended the call before its reply";
+
 bool asks() { return present != nullptr && present->go_on; }
 
 }  // namespace
@@ -24,8 +26,9 @@ Duration until_asked(Duration wait) { return asks() ? std::min(wait, kAskCaller)
 
 bool caller_goes_on() { return !asks() || present->go_on(); }
 
-Failure ended_by_caller() {
-  return failure(Code::aborted, "the caller has ended the call before its reply");
+Failure ended_by_caller() { return failure(Code::aborted, kEnded); }
+bool is_ended_by_caller(const Failure& reason) {
+  return reason.code == Code::aborted && reason.detail == kEnded;
 }
 
 }  // namespace c10dd::client

@@ -3,9 +3,12 @@
 // on: a program in Python ends a call by Ctrl-C.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <optional>
 
+#include "client/internal/boot_time.h"
 #include "protocol/error.h"
 #include "protocol/types.h"
 
@@ -44,5 +47,25 @@ bool caller_goes_on();
 
 /// Returns the failure of a call that its caller has ended.
 Failure ended_by_caller();
+bool is_ended_by_caller(const Failure& reason);
+
+/// Why wait_until() has returned.
+enum class Waited { ready, late, ended_by_caller };
+
+/// Blocks until `ready()`, which `changed` announces, until `end`, or until the caller of this
+/// thread does not go on. Calls `ready` under the lock, and the caller without it.
+template <class Ready>
+Waited wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                  TimePoint end, Ready ready) {
+  for (TimePoint now = boot_time(); !ready(); now = boot_time()) {
+    if (now >= end) return Waited::late;
+    if (changed.wait_for(lock, until_asked(end - now), ready)) break;
+    lock.unlock();
+    const bool goes_on = caller_goes_on();
+    lock.lock();
+    if (!goes_on) return Waited::ended_by_caller;
+  }
+  return Waited::ready;
+}
 
 }  // namespace c10dd::client

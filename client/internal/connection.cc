@@ -416,14 +416,8 @@ Result<void> Connection::wait_open(Duration patience) {
   State& s = *state_;
   State::Lock lock(s.mutex);
   const auto settled = [&] { return s.core.open() || s.core.over(); };
-  const TimePoint end = boot_time() + patience;
-  for (TimePoint now = boot_time(); !settled() && now < end; now = boot_time()) {
-    if (s.changed.wait_for(lock, until_asked(end - now), settled)) break;
-    lock.unlock();
-    const bool goes_on = caller_goes_on();
-    lock.lock();
-    if (!goes_on) return ended_by_caller();
-  }
+  const Waited waited = wait_until(lock, s.changed, boot_time() + patience, settled);
+  if (waited == Waited::ended_by_caller) return ended_by_caller();
   if (s.core.open()) return {};
   if (s.core.over()) return *s.core.over();
   return failure(Code::timed_out, "no session within {}: {}; check the daemon and the URL",

@@ -233,8 +233,7 @@ Generation DaemonMembership::next(std::uint64_t step) {
   // A join that failed while there was no connection may have reached the daemon. The daemon could
   // then give this process a place when the client reconnects. The Leave request is sent at the
   // reconnect and withdraws the join; likewise that of a caller who did not wait for the reply.
-  const bool withdraw =
-      !reply && (!connection_->open() || reply.error().detail == ended_by_caller().detail);
+  const bool withdraw = !reply && (!connection_->open() || is_ended_by_caller(reply.error()));
   if (withdraw) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
   const Joined joined = expect<Joined>(reply);
   {
@@ -259,18 +258,16 @@ Generation DaemonMembership::next(std::uint64_t step) {
 /// Waits until no other thread joins; throws TimedOut. The next one joins when the result is
 /// destroyed.
 std::shared_ptr<void> DaemonMembership::take_turn(Duration timeout) {
-  const TimePoint end = boot_time() + timeout;
   std::unique_lock lock(mutex_);
-  while (joining_) {
-    const TimePoint now = boot_time();
-    if (now >= end) {
+  const auto is_free = [this] { return !joining_; };
+  switch (wait_until(lock, joined_, boot_time() + timeout, is_free)) {
+    case Waited::ready:
+      break;
+    case Waited::late:
       throw_failure(failure(Code::timed_out, "another thread joins group \"{}\" for more than {}",
                             group(), human(timeout)));
-    }
-    if (joined_.wait_for(lock, until_asked(end - now), [this] { return !joining_; })) break;
-    lock.unlock();
-    if (!caller_goes_on()) throw_failure(ended_by_caller());
-    lock.lock();
+    case Waited::ended_by_caller:
+      throw_failure(ended_by_caller());
   }
   joining_ = true;
   return {this, [this](void*) {
