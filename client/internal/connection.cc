@@ -65,13 +65,13 @@ struct Connection::State {
         reader_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         poll_fd(epoll_create1(EPOLL_CLOEXEC)) {
     epoll_event readable{EPOLLIN, {.fd = wake_fd.get()}};
-    if (!wake_fd || !reader_fd || !poll_fd) {
+    if (!wake_fd || !reader_fd || !poll_fd ||
+        epoll_ctl(poll_fd.get(), EPOLL_CTL_ADD, wake_fd.get(), &readable) != 0) {
       throw Error(Code::unavailable,
                   format("the client cannot open a file descriptor: {}; close some, or raise the "
                          "limit (ulimit -n)",
                          error_text(errno)));
     }
-    C10DD_ASSERT(epoll_ctl(poll_fd.get(), EPOLL_CTL_ADD, wake_fd.get(), &readable) == 0);
   }
 
   bool forked() const { return home.forked(); }
@@ -342,7 +342,7 @@ Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::
   if (running != nullptr) *running = id;
   flush();
   settle();
-  const Duration ask_every = until_asked(Duration::max());
+  const Duration ask_every = until_asked(Duration::max());  // max if nobody is to be asked
   TimePoint asked = boot_time();
   while (!slot.reply) {
     // The caller watches its own deadline, because the connection's thread may be busy with an

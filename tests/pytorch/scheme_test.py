@@ -32,10 +32,10 @@ HOLD = MEET + "store.wait(['end'])\n"
 
 SLEEPER = """
 import os, time
-print("born of", os.environ["WORLD_SIZE"], time.time(), flush=True)
+os.write(1, f"born of {os.environ['WORLD_SIZE']} {time.time()}\\n".encode())
 import torch.distributed as dist
 dist.init_process_group("gloo")
-print("up of", dist.get_world_size(), time.time(), flush=True)
+os.write(1, f"up of {dist.get_world_size()} {time.time()}\\n".encode())
 time.sleep(1000)
 """
 

@@ -10,6 +10,13 @@ import time
 import torch
 import torch.distributed as dist
 
+
+
+def say(line):
+    """Writes the line as a whole, since the ranks share the output, and Python may run unbuffered."""
+    os.write(1, (line + "\n").encode())
+
+
 steps, pause = int(sys.argv[1]), float(sys.argv[2])
 method = sys.argv[3] if len(sys.argv) > 3 else None
 if method and method.startswith("c10dd://") and not hasattr(torch, "_import_device_backends"):
@@ -29,6 +36,6 @@ for step in range(steps):
     dist.all_reduce(part)
     total += part
     if os.environ.get("SAY_STEPS"):
-        print("step", step, rank, flush=True)
+        say(f"step {step} {rank}")
 dist.barrier()
-print("done", rank, store.add("count", 0), total[0].item(), flush=True)
+say(f"done {rank} {store.add('count', 0)} {total[0].item()}")

@@ -91,7 +91,6 @@ class _Clients:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pid = os.getpid()
         self._clients: dict[tuple[Any, ...], Client] = {}
         # Proxies live as long as the process: threads of PyTorch use the stores until its end.
         self.proxies: list[Proxy] = []
@@ -99,8 +98,6 @@ class _Clients:
     def get(self, url: str, name: str, rank: int, world_size: int, launcher: str,
             timeout: Any) -> Client:
         with self._lock:
-            if self._pid != os.getpid():  # those of the process from which this one was forked
-                self._pid, self._clients, self.proxies = os.getpid(), {}, []
             client = self._clients.get((url, name))
             if client is not None and (client.rank, client.world_size) != (rank, world_size):
                 raise InvalidArgument(
@@ -116,6 +113,8 @@ class _Clients:
 
 
 _clients = _Clients()
+# A forked process starts with none: the lock may be held, and the clients belong to the other one.
+os.register_at_fork(after_in_child=_clients.__init__)  # type: ignore[misc]
 
 
 def _open(place: _Place, rank: Optional[int], world_size: Optional[int],

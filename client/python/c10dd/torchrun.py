@@ -118,6 +118,8 @@ class C10ddRendezvousHandler(RendezvousHandler):
             raise RendezvousClosedError(str(error)) from error
         except Error as error:
             raise RendezvousStateError(str(error)) from error
+        except RuntimeError as error:  # of PyTorch's TCPStore
+            raise RendezvousConnectionError(str(error)) from error
 
     def _next_round(self, end: float) -> RendezvousInfo:
         while True:
@@ -168,7 +170,7 @@ class C10ddRendezvousHandler(RendezvousHandler):
 
         Asks nobody: the daemon reports changes. While it is away, the workers go on.
         """
-        if self._membership is None or self._generation is None:
+        if self._closed or self._membership is None or self._generation is None:
             return 0
         state = self._membership.state()
         ended = (state.generation != self._generation.number
@@ -197,6 +199,7 @@ class C10ddRendezvousHandler(RendezvousHandler):
             for owner in (self._membership, self._proxy, self._client):
                 if owner is not None:
                     owner.close()
+            self._membership = self._proxy = self._client = None
         return True
 
 
