@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface of the SDK, in C99, for languages other than C++. A program links libc10dd.so.1.
 //
-// Each function that can fail returns a code, C10DD_OK or the reason, and fills a c10dd_error that
-// the caller owns; the pointer to it may be null. A failed call sets no other output. All functions
-// are thread-safe. Strings are UTF-8. Names, keys and values are bytes, and may contain zeros.
+// A function that can fail returns C10DD_OK or the code of its failure, and fills a c10dd_error
+// that the caller owns; the pointer to it may be null. A failed call sets no other output. All
+// functions are thread-safe. Strings are UTF-8. Names, keys and values are bytes, and may contain
+// zeros.
 //
-// A handle (c10dd_client and so on) is not an address. After its close function was called, or in a
-// process that was forked after the handle was made, a call with this handle returns C10DD_CLOSED
-// or C10DD_FORKED. A null handle, or one of another type, is C10DD_INVALID_ARGUMENT.
+// A handle (c10dd_client and so on) is not an address. A call with a handle that was closed returns
+// C10DD_CLOSED. In a process that was forked after the handle was made, it returns C10DD_FORKED. A
+// call with a null handle, or a handle of another type, returns C10DD_INVALID_ARGUMENT.
 //
-// A struct that the caller fills begins with its size, so that later versions can add fields: begin
-// with the macro of its name, C10DD_CALL_INIT for c10dd_call. A null pointer to options means the
-// values of this macro.
+// A struct that the caller fills begins with its size, so that later versions can add fields.
+// Initialise it with the macro of its name, for example a c10dd_call with C10DD_CALL_INIT. A null
+// pointer to options means the values of this macro.
 //
 // A pointer that a function returns in an output points to one block, which c10dd_free() frees with
 // all that it points to.
@@ -41,14 +42,13 @@ typedef struct c10dd_connect_options {
 #define C10DD_CONNECT_OPTIONS_INIT \
   { sizeof(c10dd_connect_options), -1, -1, NULL, NULL, NULL, -1, 0 }
 
-// Opens a session. `url` is c10dd://host:port/job; null: as the environment says
-// (Client::from_environment() in <c10dd/client.h>), and the options that are set replace its
-// values. Blocks up to call->timeout_ns, or options->timeout_ns.
+// Opens a session. `url` is c10dd://host:port/job. If it is null, the environment gives the URL and
+// the options (Client::from_environment() in <c10dd/client.h>), except those that the caller sets.
+// Blocks up to call->timeout_ns or, if that is -1, up to options->timeout_ns.
 c10dd_code c10dd_connect(const char* url, const c10dd_connect_options* options,
                          const c10dd_call* call, c10dd_client** client, c10dd_error* error);
 
 // Ends the session and the handle. Calls of other threads end with C10DD_CLOSED. Blocks up to 2 s.
-//
 c10dd_code c10dd_client_close(c10dd_client* client, c10dd_error* error);
 
 typedef struct c10dd_client_info {
@@ -68,13 +68,13 @@ typedef struct c10dd_client_info {
 c10dd_code c10dd_client_describe(c10dd_client* client, c10dd_client_info** info,
                                  c10dd_error* error);
 
-// What the launcher of this process (c10drun, torchrun, Slurm, MPI, Kubernetes) says.
+// The variables that the launcher of this process (c10drun, torchrun, Slurm, MPI, Kubernetes) set.
 typedef struct c10dd_launch {
   const char* source;  // "torchrun" and so on; empty if no launcher gives a rank
   const char* url;     // from C10DD_URL, or C10DD_ADDR and C10DD_JOB; null if neither is set
   const char* job;
   const char* run;
-  int64_t rank;  // this and the following: -1 if not known
+  int64_t rank;  // this and the next four: -1 if not known
   int64_t world_size;
   int64_t local_rank;
   int64_t local_world_size;
@@ -88,7 +88,7 @@ c10dd_code c10dd_read_launch(c10dd_launch** launch, c10dd_error* error);
 typedef struct c10dd_set_options {
   size_t size;
   int64_t ttl_ns;  // 0: the key stays until it is removed
-  int ephemeral;   // not 0: the key goes when this client has gone
+  int ephemeral;   // not 0: the daemon removes the key when the client is closed or lost
 } c10dd_set_options;
 #define C10DD_SET_OPTIONS_INIT \
   { sizeof(c10dd_set_options), 0, 0 }
@@ -126,7 +126,8 @@ c10dd_code c10dd_multi_get(c10dd_client* client, const c10dd_view* keys, size_t 
                            const c10dd_call* call, c10dd_list* values, c10dd_error* error);
 c10dd_code c10dd_multi_set(c10dd_client* client, const c10dd_view* keys, const c10dd_view* values,
                            size_t count, const c10dd_call* call, c10dd_error* error);
-// Returns all keys with a prefix. A watch from `revision` + 1 misses no change; may be null.
+// Returns all keys with a prefix. A watch from `revision` + 1 misses no change. `revision` may be
+// null.
 c10dd_code c10dd_list_keys(c10dd_client* client, c10dd_view prefix, const c10dd_call* call,
                            c10dd_list* keys, uint64_t* revision, c10dd_error* error);
 c10dd_code c10dd_count(c10dd_client* client, c10dd_view prefix, const c10dd_call* call,
@@ -194,12 +195,12 @@ typedef struct c10dd_changes {
   size_t count;
   uint64_t next;  // a watch from this revision misses no change
 } c10dd_changes;
-// Watches the key, or with `is_prefix` all keys with this prefix, from a revision on; 0: from now.
-//
+// Watches the key or, if `is_prefix` is not 0, all keys with this prefix. The watch begins at the
+// revision `from`, or with the next change if `from` is 0.
 c10dd_code c10dd_watch_open(c10dd_client* client, c10dd_view key, int is_prefix, uint64_t from,
                             const c10dd_call* call, c10dd_watch** watch, c10dd_error* error);
-// Returns the changes since the last call. Waits for one up to the time-out, then returns none. One
-// thread at a time.
+// Returns the changes since the last call. Waits up to the time-out for a change, then returns an
+// empty list. Fails with C10DD_INVALID_ARGUMENT while another thread is in this call.
 c10dd_code c10dd_watch_next(c10dd_watch* watch, const c10dd_call* call, c10dd_changes* changes,
                             c10dd_error* error);
 // Ends the watch and the handle. A call of another thread ends with C10DD_ABORTED.
@@ -260,8 +261,8 @@ typedef struct c10dd_rendezvous_options {
         NULL, 0, 0                                                                            \
   }
 
-// Joins a group and waits for a place in a generation. Its usual time-out is 10 min, which is then
-// also that of c10dd_membership_next().
+// Joins a group and waits for a place in a generation. The usual time-out is 10 min. The time-out
+// of this call is also the usual one of c10dd_membership_next().
 c10dd_code c10dd_rendezvous(c10dd_client* client, const c10dd_rendezvous_options* options,
                             const c10dd_call* call, c10dd_membership** membership,
                             c10dd_error* error);
@@ -331,8 +332,8 @@ typedef struct c10dd_group_state {
   const c10dd_notice* notices;
   size_t notice_count;
 } c10dd_group_state;
-// Returns the newest status. Waits up to the time-out while its `change` is at most `seen`; with
-// `seen` 0, returns at once. After the time-out, returns the status that the caller has seen.
+// Waits until the `change` of the status is above `seen`, and returns the status. Returns the
+// present status after the time-out, and at once if `seen` is 0.
 c10dd_code c10dd_membership_state(c10dd_membership* membership, uint64_t seen,
                                   const c10dd_call* call, c10dd_group_state** state,
                                   c10dd_error* error);
@@ -341,21 +342,23 @@ c10dd_code c10dd_membership_leave(c10dd_membership* membership, const char* deta
                                   const c10dd_call* call, c10dd_error* error);
 c10dd_code c10dd_membership_finish(c10dd_membership* membership, const char* detail,
                                    const c10dd_call* call, c10dd_error* error);
-// `generation` is the number of the failed one; 0: the newest.
+// Leaves the group and ends the generation as failed. `generation` is the number of the failed
+// generation; 0 means the newest.
 c10dd_code c10dd_membership_fail(c10dd_membership* membership, const char* detail,
                                  uint64_t generation, const c10dd_call* call, c10dd_error* error);
-// Does not block. `limit_ns` 0: promises no further report.
+// Reports what this process does. Does not block. If `limit_ns` is not 0, the process promises the
+// next report within this time.
 c10dd_code c10dd_membership_progress(c10dd_membership* membership, const char* phase, uint64_t step,
                                      int64_t limit_ns, c10dd_error* error);
-// Asks the ranks, and all ranks on `host` unless it is null, to leave within `left_ns`. The fields
+// Asks the ranks, and all ranks on `host` unless it is null, to leave within `left_ns`. The field
 // `number` of the notice is ignored.
 c10dd_code c10dd_membership_notify(c10dd_membership* membership, const c10dd_notice* notice,
                                    const char* host, const c10dd_call* call, uint64_t* number,
                                    c10dd_error* error);
 c10dd_code c10dd_membership_acknowledge(c10dd_membership* membership, uint64_t notice,
                                         const c10dd_call* call, c10dd_error* error);
-// Barrier and exchange within the generation. `participants` are the ranks that take part, in
-// ascending order; no ranks: all do. Of the options only `shape` and `root` count.
+// Barrier and exchange within the generation. `participants` lists the ranks that take part, in
+// ascending order; an empty list means all ranks. Only `shape` and `root` of the options are used.
 c10dd_code c10dd_membership_barrier(c10dd_membership* membership, c10dd_view name,
                                     c10dd_ranks participants, const c10dd_call* call,
                                     c10dd_error* error);
@@ -387,13 +390,14 @@ c10dd_code c10dd_lease_endpoint(c10dd_client* client, c10dd_view name,
 
 // A port on 127.0.0.1 to which PyTorch's TCPStore clients of this machine connect. Each gets a
 // session of its own in one run of the client's job, and waits while the daemon is away. The proxy
-// goes on after the client was closed. It says on stderr which client it has closed and why, unless
-// the environment has C10DD_LOG=off.
+// goes on after the c10dd_client was closed. When it must close a connection, it writes the reason
+// to stderr, unless the environment has C10DD_LOG=off.
 typedef struct c10dd_proxy c10dd_proxy;
 typedef struct c10dd_proxy_options {
   size_t size;
   const char* run;    // null: the run of the client
-  int says_absences;  // 0: does not say when the daemon is away, because the client does
+  int says_absences;  // not 0: writes to stderr when the daemon is away, for a process without a
+                      // client
 } c10dd_proxy_options;
 #define C10DD_PROXY_OPTIONS_INIT \
   { sizeof(c10dd_proxy_options), NULL, 0 }

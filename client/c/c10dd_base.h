@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of c10dd.h that all its functions use: codes, values, errors, and how long a call may
-// block.
+// Types that all functions of c10dd.h use: codes, values, errors and time-outs.
 #pragma once
 
 #include <stddef.h>
@@ -12,7 +11,8 @@ extern "C" {
 
 // ---- versions and codes ----------------------------------------------------------------------
 
-// Changes when a program that was compiled with an older header cannot use the library.
+// The version of the interface. It changes when a program that was compiled with an older header
+// cannot use the library any more.
 #define C10DD_ABI_VERSION 1
 
 uint32_t c10dd_abi_version(void);
@@ -59,7 +59,7 @@ const char* c10dd_code_name(c10dd_code code);
 
 // ---- values ----------------------------------------------------------------------------------
 
-// Bytes of the caller, for the time of the call. `data` may be null if `size` is 0.
+// Bytes of the caller, which must stay until the call returns. `data` may be null if `size` is 0.
 typedef struct c10dd_view {
   const void* data;
   size_t size;
@@ -89,12 +89,12 @@ typedef struct c10dd_missing {
   uint64_t pid;  // 0 if the rank never connected
 } c10dd_missing;
 
-// Why a call has failed. Each call that gets the struct first clears it.
+// The failure of a call. A call that gets the struct clears it first.
 typedef struct c10dd_error {
   size_t size;
   c10dd_code code;
   const char* text;              // one sentence for users; null if the call has succeeded
-  const c10dd_missing* missing;  // of a call that has timed out, was aborted, or cannot go on
+  const c10dd_missing* missing;  // the missing ranks that the text names, if any
   size_t missing_count;
 } c10dd_error;
 #define C10DD_ERROR_INIT \
@@ -103,7 +103,7 @@ typedef struct c10dd_error {
 // Frees what the struct points to.
 void c10dd_error_clear(c10dd_error* error);
 
-// How long a call may block, and whether it goes on.
+// The time-out of a call, and a function that can end it.
 typedef struct c10dd_call {
   size_t size;
   // -1: the usual time-out of the call or of the client. 0: the call does not wait for a key, an

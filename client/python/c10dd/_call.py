@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls the functions of the library: arguments in, exceptions out."""
+"""Converts arguments, calls the functions of the library, and raises its errors as exceptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ERROR_SIZE = ctypes.sizeof(_Error)
 
 
 def nanoseconds(value: Optional[Seconds], what: str, usual: int) -> int:
-    """Returns a duration in nanoseconds; of None, `usual`."""
+    """Returns a duration in nanoseconds, or `usual` if the value is None."""
     if value is None:
         return usual
     if isinstance(value, datetime.timedelta):
@@ -35,7 +35,7 @@ def nanoseconds(value: Optional[Seconds], what: str, usual: int) -> int:
 
 
 def to_bytes(value: Bytes, what: str) -> bytes:
-    """Returns the bytes of a value; of a str, its UTF-8."""
+    """Returns the bytes of a value. A str is encoded as UTF-8."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -63,7 +63,7 @@ def views(values: Iterable[Bytes], what: str) -> Any:
 
 
 def text(value: Optional[str], what: str) -> Optional[bytes]:
-    """Returns a text for the library, where a zero would end it."""
+    """Returns a text for the library. Refuses a zero character, at which C would end the text."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -78,7 +78,7 @@ def from_text(value: Optional[bytes]) -> str:
 
 
 def number(value: int, what: str, least: int, most: int) -> int:
-    """Returns a number that the library can take: ctypes would cut it."""
+    """Returns a number in these bounds. Refuses others, because ctypes would cut off their high bits."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{type(value).__name__} is not accepted for {what}: give an int")
     if not least <= value <= most:
@@ -118,7 +118,7 @@ def take_list(items: _library.List) -> list[bytes]:
 
 
 class _Asker:
-    """Asks Python, while the main thread blocks in the library, whether a signal has come.
+    """Lets Python run the handlers of signals while the main thread blocks in the library.
 
     A signal's handler may raise (Ctrl-C raises KeyboardInterrupt) as soon as Python code runs: at
     the first instruction of a function, before any `try` of it, and at the end of a loop. So the
@@ -154,14 +154,14 @@ class _Asker:
                 answer = 0
 
     def _note(self, error: BaseException) -> None:
-        """Keeps what invoke_blocking() raises, without the frame of the generator: unittest clears
-        all frames of a traceback, which would end the generator."""
+        """Keeps the exception for invoke_blocking(). Removes the frame of the generator from its traceback:
+        unittest clears all frames of a traceback, and clearing this one would end the generator."""
         traceback = error.__traceback__
         self.raised = error.with_traceback(traceback.tb_next if traceback else None)
 
 
 class _Frame:
-    """What a call needs besides its arguments: kept for the next call, since making it takes long."""
+    """The structs of one call. They are used again for later calls, because making them takes long."""
 
     def __init__(self, asker: Optional[_Asker]) -> None:
         self.asker = asker

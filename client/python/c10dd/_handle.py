@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What owns a handle of the library."""
+"""The base class of the objects that own a handle of the library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Owner:
 
     @classmethod
     def _dispose(cls, handle: ctypes.c_void_p) -> None:
-        """Closes a handle of which nothing was made."""
+        """Closes a handle for which no object was made."""
         invoke(cls._close_function, handle)
 
     @property
@@ -42,7 +42,7 @@ class Owner:
         return self._value is None
 
     def close(self) -> None:
-        """Ends it. Later calls raise Closed. A second call does nothing."""
+        """Ends the object. Later calls raise Closed. A second close() does nothing."""
         handle, self._value = self._value, None
         if handle is None:
             return

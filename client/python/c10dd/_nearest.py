@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names the word that somebody probably meant."""
+"""Finds the known word that is most similar to a mistyped one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns a part of an error text, or an empty one if no known word is similar."""
+    """Returns `, did you mean "..."?` for an error text, or "" if no known word is similar."""
     found = difflib.get_close_matches(word, list(known), n=1)
     return f', did you mean "{found[0]}"?' if found else ""

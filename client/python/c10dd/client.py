@@ -143,7 +143,7 @@ class Client(Owner):
 
     @property
     def store(self) -> Store:
-        """The store of the job. It keeps the client."""
+        """The store of the job. It keeps the client alive."""
         return Store(self)
 
     @property
@@ -160,7 +160,7 @@ class Client(Owner):
     def barrier(self, name: Bytes, *, timeout: Optional[Seconds] = None,
                 rank: Optional[int] = None, world_size: Optional[int] = None,
                 generation: int = 0) -> None:
-        """Waits until all ranks have arrived. None: rank and world size of connect().
+        """Waits until all ranks have arrived. If `rank` and `world_size` are None, uses those of connect().
 
         For one name and generation, the n-th call of each rank joins the n-th barrier. All ranks
         get the same outcome: if one times out, the barrier fails for all. Raises TimedOut, whose
@@ -173,7 +173,7 @@ class Client(Owner):
     def exchange(self, name: Bytes, parts: Any, *, shape: Shape = Shape.ALL, root: int = 0,
                  timeout: Optional[Seconds] = None, rank: Optional[int] = None,
                  world_size: Optional[int] = None, generation: int = 0) -> list[bytes]:
-        """Exchanges data at a barrier: gives parts, returns the parts for this rank.
+        """Exchanges data at a barrier. Gives parts to other ranks, and returns the parts for this rank.
 
         `parts` is one str or bytes, or a list of them; Shape says which each rank gives and gets.
         All parts of a rank have at most 16 MiB together.

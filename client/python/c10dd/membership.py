@@ -127,7 +127,7 @@ def barrier_options(rank: Optional[int], world_size: Optional[int], generation: 
 
 
 def parts_of(parts: Any) -> Any:
-    """Returns the parts of an exchange; one str or bytes is one part."""
+    """Returns the parts of an exchange. A single str or bytes counts as a list with one part."""
     one = isinstance(parts, (str, bytes, bytearray, memoryview))
     return views([parts] if one else parts, "the parts")
 
@@ -206,8 +206,8 @@ class Membership(Owner):
         return self.wait_change(0, 0)
 
     def wait_change(self, seen: int, timeout: Optional[Seconds] = None) -> GroupState:
-        """Waits for a status whose `change` is above `seen`. After the time-out (None: 300 s)
-        returns the status that the caller has seen."""
+        """Waits for a status whose `change` is above `seen`, and returns it. Returns the present status
+        after the time-out, which is 300 s if it is None."""
         pointer = ctypes.POINTER(_library.GroupState)()
         self._call("state", timeout, (number(seen, "seen", 0, U64),), pointer)
         try:
@@ -231,7 +231,7 @@ class Membership(Owner):
                 state = self.wait_change(seen)
 
     def next(self, step: int = 0, *, timeout: Optional[Seconds] = None) -> Generation:
-        """Joins the next generation, and waits for a place in it. Ends the present one."""
+        """Ends the present generation, joins the next one, and waits for a place in it."""
         pointer = ctypes.POINTER(_library.Generation)()
         self._call("next", timeout, (number(step, "step", 0, U64),), pointer)
         return _take_generation(pointer)
@@ -271,13 +271,13 @@ class Membership(Owner):
 
     def barrier(self, name: Bytes, *, participants: Iterable[int] = (),
                 timeout: Optional[Seconds] = None) -> None:
-        """As Client.barrier(), within the generation: raises Aborted at once if it ends."""
+        """Works as Client.barrier() within the generation. Raises Aborted at once if the generation ends."""
         self._call("barrier", timeout, (view(name, "the name"), _to_ranks(participants)))
 
     def exchange(self, name: Bytes, parts: Any, *, shape: Shape = Shape.ALL, root: int = 0,
                  participants: Iterable[int] = (),
                  timeout: Optional[Seconds] = None) -> list[bytes]:
-        """As Client.exchange(), within the generation: raises Aborted at once if it ends."""
+        """Works as Client.exchange() within the generation. Raises Aborted at once if that ends."""
         given, result = parts_of(parts), _library.List()
         self._call("exchange", timeout,
                    (view(name, "the name"), given, len(given), _to_ranks(participants),

@@ -47,7 +47,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class TransactionResult:
-    """The outcome of Transaction.commit(). False in a condition if nothing was applied."""
+    """The outcome of Transaction.commit(). It is false if nothing was applied."""
 
     applied: bool
     #: Index of the first condition that does not hold; None if all do.
@@ -122,13 +122,14 @@ class Store:
         return self._count("set", timeout, self._key(key), view(value, "the value"), options)
 
     def get(self, key: Bytes, timeout: Optional[Seconds] = None) -> bytes:
-        """Returns the value of a key. Waits for the key, then raises TimedOut; NotFound with 0."""
+        """Returns the value of a key. Waits for the key up to `timeout`, then raises TimedOut. If
+        `timeout` is 0, raises NotFound at once."""
         block = _library.Block()
         self._call("get", timeout, (self._key(key),), block, None)
         return take_bytes(block)
 
     def entry(self, key: Bytes, timeout: Optional[Seconds] = None) -> Entry:
-        """As get(), with the revision that wrote the value."""
+        """Works as get(), and also returns the revision that wrote the value."""
         block, revision = _library.Block(), ctypes.c_uint64()
         self._call("get", timeout, (self._key(key),), block, revision)
         return Entry(take_bytes(block), revision.value)
@@ -156,7 +157,7 @@ class Store:
 
     def compare_set(self, key: Bytes, expected: Bytes, desired: Bytes, *,
                     timeout: Optional[Seconds] = None) -> bytes:
-        """Stores `desired` if the value is `expected` (missing: ""). Returns the value after it.
+        """Stores `desired` if the value is `expected`. A missing key counts as "". Returns the new value.
 
         If the key is missing and `expected` is not "", returns `expected`, as PyTorch does.
         """
@@ -173,11 +174,11 @@ class Store:
         return bool(result.value)
 
     def remove_prefix(self, prefix: Bytes, *, timeout: Optional[Seconds] = None) -> int:
-        """Removes all keys with a prefix in one change. Returns how many."""
+        """Removes all keys with a prefix in one change. Returns the number of removed keys."""
         return self._count("remove_prefix", timeout, self._key(prefix))
 
     def multi_get(self, keys: Iterable[Bytes], timeout: Optional[Seconds] = None) -> list[bytes]:
-        """Returns many values, all read at the same moment. Waits for missing keys as get()."""
+        """Returns many values, all read at the same moment. Waits for missing keys as get() does."""
         array, result = self._keys(keys), _library.List()
         self._call("multi_get", timeout, (array, len(array)), result)
         return take_list(result)
@@ -194,7 +195,7 @@ class Store:
         return self.list_keys(prefix, timeout=timeout).keys
 
     def list_keys(self, prefix: Bytes = "", *, timeout: Optional[Seconds] = None) -> KeyList:
-        """As list(), with the revision of the list."""
+        """Works as list(), and also returns the revision of the list."""
         result, revision = _library.List(), ctypes.c_uint64()
         self._call("list_keys", timeout, (self._key(prefix),), result, revision)
         return KeyList([self._own(key) for key in take_list(result)], revision.value)
@@ -210,7 +211,8 @@ class Store:
         return self._count("queue_push", timeout, self._key(queue), view(item, "the item"))
 
     def queue_pop(self, queue: Bytes, timeout: Optional[Seconds] = None) -> bytes:
-        """Removes the oldest item and returns it. Waits for one, then raises TimedOut."""
+        """Removes the oldest item and returns it. Waits for an item up to `timeout`, then raises
+        TimedOut. If `timeout` is 0, raises NotFound at once."""
         block = _library.Block()
         self._call("queue_pop", timeout, (self._key(queue),), block)
         return take_bytes(block)
@@ -226,12 +228,13 @@ class Store:
         return Transaction(self)
 
     def watch(self, key: Bytes, revision: int = 0, *, timeout: Optional[Seconds] = None) -> Watch:
-        """Watches a key from a revision on; 0: sees each change made after watch() returns."""
+        """Watches a key from a revision on. With revision 0, the watch sees each change that is made
+        after watch() has returned."""
         return self._watch(key, False, revision, timeout)
 
     def watch_prefix(self, prefix: Bytes = "", revision: int = 0, *,
                      timeout: Optional[Seconds] = None) -> Watch:
-        """Watches all keys with a prefix, as watch()."""
+        """Watches all keys with a prefix. Otherwise works as watch()."""
         return self._watch(prefix, True, revision, timeout)
 
     def _watch(self, key: Bytes, is_prefix: bool, revision: int,
@@ -243,7 +246,7 @@ class Store:
 
 
 class Transaction:
-    """Conditions and actions; commit() applies all actions as one change if all conditions hold.
+    """A builder of conditions and actions. commit() applies all actions if all conditions hold.
 
     >>> store.transaction().if_absent("leader").set("leader", name).add("terms", 1).commit()
 
@@ -282,7 +285,7 @@ class Transaction:
         return self._if(2, key, value)
 
     def if_revision(self, key: Bytes, revision: int) -> Transaction:
-        """The last change of the key has this revision; 0: the key is absent."""
+        """Requires that the last change of the key has this revision. 0 means that the key is absent."""
         return self._if(3, key, revision=revision)
 
     def set(self, key: Bytes, value: Bytes, *, ttl: Optional[Seconds] = None,
@@ -327,7 +330,7 @@ class Watch(Owner):
         self.revision = 0
 
     def next(self, timeout: Optional[Seconds] = None) -> list[Change]:
-        """Returns the changes since the last call. Waits for one, then returns an empty list.
+        """Returns the changes since the last call. Waits for a change up to `timeout`, then returns [].
 
         Raises Compacted if the daemon no longer keeps them, and Aborted after close().
         """

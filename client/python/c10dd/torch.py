@@ -40,7 +40,7 @@ _KEYS = ("name", "rank", "world_size")
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """A URL without its query, and what the query says."""
+    """A URL without its query, and the values of the query."""
 
     url: str
     name: str
@@ -69,7 +69,7 @@ def _parse(url: str) -> _Place:
 
 
 def _seat(place: _Place, rank: Optional[int], world_size: Optional[int]) -> tuple[int, int, str]:
-    """Returns rank and world size: of the call, else of the URL, else of the launcher."""
+    """Returns rank and world size from the call, or else from the URL, or else from the launcher."""
     rank = place.rank if rank is None else rank
     world_size = place.world_size if world_size is None else world_size
     launch: Optional[Launch] = None
@@ -87,7 +87,7 @@ def _seat(place: _Place, rank: Optional[int], world_size: Optional[int]) -> tupl
 
 
 class _Clients:
-    """The client of each URL and name in this process: its next exchange is the next rendezvous."""
+    """The clients of this process, one for each URL and name. Each rendezvous is one exchange of it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ def c10dd_handler(url: str, timeout: Any = datetime.timedelta(minutes=10),
 
 def env_handler(url: str, timeout: Any = datetime.timedelta(minutes=10),
                 **_: Any) -> Iterator[tuple[Any, int, int]]:
-    """The rendezvous handler of env:// with C10DD_TORCH=env: that of the URL in C10DD_URL."""
+    """The rendezvous handler of env:// with C10DD_TORCH=env. Uses the URL in C10DD_URL."""
     base = os.environ.get("C10DD_URL")
     if not base:
         raise InvalidArgument("C10DD_TORCH=env, but C10DD_URL is not set: set it to "
