@@ -21,7 +21,8 @@ void fill(Op& request, const std::string& name, const Options& options, Bound bo
   request.generation = options.generation;
   request.rank = options.rank;
   request.world_size = options.world_size;
-  request.timeout = options.timeout;
+  // With 0, the client would not wait for the reply, which names the missing ranks.
+  request.timeout = std::max(options.timeout, Duration(1));
   request.group = std::move(bound.group);
   request.participants = std::move(bound.participants);
 }

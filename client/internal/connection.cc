@@ -84,6 +84,7 @@ struct Connection::State {
   void drop_socket(Lock& lock);
   void read_for_all(Lock& lock, Slot& own, Duration wait);
   void settle();
+  void write_some();
   void flush();
   void read_some(Lock& lock);
   void make_connection(Lock& lock);
@@ -170,8 +171,8 @@ void Connection::State::settle() {
   if (core.open() || core.over()) changed.notify_all();
 }
 
-/// Writes as much as the socket takes now. The connection's thread writes the rest later.
-void Connection::State::flush() {
+/// Writes as much as the socket takes now.
+void Connection::State::write_some() {
   while (socket && core.wants_socket() && !core.output().empty()) {
     const std::string_view out = core.output();
     const ssize_t n = send(socket.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -180,6 +181,11 @@ void Connection::State::flush() {
     core.written(n < 0 ? 0 : static_cast<std::size_t>(n), boot_time());
     if (n < 0) break;
   }
+}
+
+/// Writes as much as the socket takes now. The connection's thread writes the rest later.
+void Connection::State::flush() {
+  write_some();
   if (socket && !core.output().empty() && !waits_for_room) wake();
 }
 
@@ -307,7 +313,7 @@ void Connection::State::run() {
     post_periodic(now);
     settle();  // first, because drop_socket() lets callers run
     if (!core.wants_socket() && socket) drop_socket(lock);
-    flush();
+    write_some();  // not flush(), which would wake this thread until there is room
     settle();
     announce_if_due(lock, now);
     const std::optional<TimePoint> dial_at = core.dial_at();

@@ -230,10 +230,11 @@ Generation DaemonMembership::next(std::uint64_t step) {
     join.round = now_.round;
   }
   const Reply reply = connection_->call(std::move(join), kCallLimit);
-  // A join that failed while there was no connection may have reached the daemon. The daemon could
-  // then give this process a place when the client reconnects. The Leave request is sent at the
-  // reconnect and withdraws the join; likewise that of a caller who did not wait for the reply.
-  const bool withdraw = !reply && (!connection_->open() || is_ended_by_caller(reply.error()));
+  // A join whose reply has not come may have reached the daemon, which could then give this process
+  // a place, or has done so. A Leave request withdraws it. If the daemon itself has timed the join
+  // out, the request changes nothing.
+  const bool withdraw = !reply && (reply.error().code == Code::timed_out || !connection_->open() ||
+                                   is_ended_by_caller(reply.error()));
   if (withdraw) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
   const Joined joined = expect<Joined>(reply);
   {

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/rocks/mark_writer.h"
 
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 namespace c10dd::store {
-namespace {
-
-constexpr std::chrono::milliseconds kPause{200};  // between two writes
-
-}  // namespace
 
 class MarkWriter::Impl {
  public:
-  Impl(HighWaterFile file, std::function<void(HighWaterMark&)> complete)
+  Impl(HighWaterFile file, std::function<void(HighWaterMark&)> complete,
+       std::chrono::milliseconds pause)
       : file_(std::move(file)),
         complete_(std::move(complete)),
+        pause_(pause),
         noted_(file_.mark()),
         thread_([this] { work(); }) {}
 
@@ -66,12 +62,13 @@ class MarkWriter::Impl {
       Result<void> written = file_.write(mark);
       lock.lock();
       written_ = std::move(written);
-      stopped_.wait_for(lock, kPause, [this] { return stopping_; });
+      stopped_.wait_for(lock, pause_, [this] { return stopping_; });
     }
   }
 
   HighWaterFile file_;  // while the thread runs, only the thread uses the file
   const std::function<void(HighWaterMark&)> complete_;
+  const std::chrono::milliseconds pause_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::condition_variable stopped_;
@@ -82,8 +79,9 @@ class MarkWriter::Impl {
   std::thread thread_;    // last member, because the thread uses the other members
 };
 
-MarkWriter::MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete)
-    : impl_(std::make_unique<Impl>(std::move(file), std::move(complete))) {}
+MarkWriter::MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete,
+                       std::chrono::milliseconds pause)
+    : impl_(std::make_unique<Impl>(std::move(file), std::move(complete), pause)) {}
 
 MarkWriter::~MarkWriter() = default;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the marks of commits to the high-water file, on a separate thread. A commit only stores
-// its mark in memory. The file may be about 200 ms behind, because at least 200 ms pass between two
-// writes.
+// its mark in memory. The file may be behind by the pause between two writes, 200 ms.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -15,8 +15,9 @@ namespace c10dd::store {
 class MarkWriter {
  public:
   /// `complete` sets the fields of a mark that are too expensive to get at each commit. The thread
-  /// and close() call `complete` before they write a mark.
-  MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete);
+  /// and close() call `complete` before they write a mark. `pause`: at least, between two writes.
+  MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete,
+             std::chrono::milliseconds pause = std::chrono::milliseconds(200));
 
   /// Stops the thread without writing the newest mark. The older mark on disk remains valid.
   ~MarkWriter();

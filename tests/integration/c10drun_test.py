@@ -272,6 +272,22 @@ class Nodes(Case):
         self.assertIn("drained by SIGTERM", first.said())
         self.go(first)
 
+    def test_a_drain_uses_up_no_restart_of_nodes_whose_workers_fail_with_it(self):
+        # When it is asked, the worker of the first node is useless to its peers, and ends 2 s later.
+        leaves = self.SERVE.replace("exit 0", "sleep 2; exit 0")
+        fails = self.SERVE.replace("do sleep", "do [ $WORLD_SIZE = 1 ] || "
+                                   "! grep -q asked $OUT/a || { echo failed >>$OUT/$NAME; exit 3; }; sleep")
+        first = self.node("a", "--max-restarts", "0", script=leaves)
+        second = self.node("b", "--max-restarts", "0", script=fails)
+        self.started("a", 2, first)
+        self.started("b", 2, second)
+        first.send(signal.SIGTERM)
+        self.assertEqual(143, first.wait(), first.said())
+        self.started("b", 1, second)
+        self.assertIn("failed", self.read("b"))
+        self.go(second)
+        self.assertIn("not counted as a failure", second.said())
+
     def test_signal_ends_a_launcher_that_waits_for_others(self):
         run = self.launch("true", "--nnodes", "2")
         self.until(lambda: "waiting for 2 nodes at " in run.said(), "it waits", run)

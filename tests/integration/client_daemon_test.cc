@@ -182,6 +182,18 @@ TEST_F(ClientDaemon, ABarrierWaitsForAllAndOneThatTimedOutHasTimedOutForAll) {
   }
 }
 
+TEST_F(ClientDaemon, ABarrierWithoutTimeNamesTheMissing) {
+  const auto first = connect(0);
+  const auto second = connect(1);
+  try {
+    first->barrier("b", {.rank = 0, .world_size = 2, .timeout = 0s});
+    ADD_FAILURE() << "rank 1 has not arrived";
+  } catch (const TimedOut& e) {
+    ASSERT_EQ(e.missing().size(), 1u) << e.what();
+    EXPECT_EQ(e.missing()[0].rank, 1u);
+  }
+}
+
 /// Runs one exchange with a client per rank; what each rank got.
 std::vector<Parts> exchange(const std::vector<std::shared_ptr<Client>>& clients,
                             ExchangeShape shape, const std::vector<Parts>& brought) {

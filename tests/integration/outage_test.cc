@@ -43,6 +43,7 @@ class OutageTest : public testing::Test {
     return std::async(std::launch::async,
                       [client, options] { return client->rendezvous(options); });
   }
+  void expect_no_ghost(test::Relay::Mode then);
   static void end_outage(test::Relay& relay) {
     relay.set(test::Relay::Mode::cut);
     std::this_thread::sleep_for(100ms);
@@ -69,6 +70,36 @@ TEST_F(OutageTest, JoinWhoseReplyIsLostJoinsOnce) {
   member->barrier("after", 20s);
   meets.get();
   EXPECT_FALSE(near->state().ended(1)) << near->state().reason;
+}
+
+/// Lets a join get its place while its replies are lost, until its caller has given up. Then the
+/// place must be free, although its session lives on.
+void OutageTest::expect_no_ghost(test::Relay::Mode then) {
+  test::Relay relay(daemon_.address());
+  const auto far = connect(relay.address());
+  relay.set(test::Relay::Mode::lose_replies);
+  RendezvousOptions options = size(2, 2);
+  options.timeout = 500ms;
+  Joining joining = join(far, options);
+  const auto near = connect(daemon_.address())->rendezvous(size(2, 2));
+  relay.set(then);
+  EXPECT_THROW(joining.get(), TimedOut);
+  end_outage(relay);
+  const auto end = std::chrono::steady_clock::now() + 20s;
+  while (!near->state().ended(1) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_TRUE(near->state().ended(1)) << "the member that has given up keeps its place";
+  EXPECT_NE(near->state().reason.find("has left"), std::string::npos) << near->state().reason;
+  EXPECT_NO_THROW(far->store()->set("alive", "yes"));
+}
+
+TEST_F(OutageTest, AJoinThatTimedOutWhileTheDaemonWasAwayHasNoPlace) {
+  expect_no_ghost(test::Relay::Mode::cut);
+}
+
+TEST_F(OutageTest, AJoinThatTimedOutWhileTheDaemonWasSilentHasNoPlace) {
+  expect_no_ghost(test::Relay::Mode::lose_replies);
 }
 
 TEST_F(OutageTest, JoinThatIsCutOffWhileItWaitsIsTakenUpAgain) {

@@ -128,6 +128,37 @@ TEST_F(RunElastic, ABodyMayAskForTheNextGeneration) {
   EXPECT_EQ(other.get(), expected);
 }
 
+TEST_F(RunElastic, AStepThatAMemberOnlyReceivesIsNoProgress) {
+  std::atomic<int> tries = 0;
+  auto newcomer = std::async(std::launch::async, [&] {
+    Trainer trainer;
+    ddp::run_elastic(
+        join(1, 2), trainer.state,
+        [&](ElasticContext& context) -> bool {
+          while (context.generation.size == 1 && !context.should_regroup()) {
+            std::this_thread::sleep_for(10ms);
+          }
+          if (context.generation.size == 1) return false;
+          EXPECT_EQ(trainer.state.step, 7u);
+          ++tries;
+          throw Error(Code::aborted, "the generation has ended");
+        },
+        over_loopback(1));
+  });
+  Trainer trainer;
+  trainer.state.step = 7;
+  ddp::run_elastic(
+      join(1, 2, 7), trainer.state,
+      [&](ElasticContext& context) {
+        if (context.generation.size == 2) context.group.barrier()->wait();  // fails
+        while (tries == 0 && !context.should_regroup()) std::this_thread::sleep_for(10ms);
+        return tries > 0;
+      },
+      over_loopback(20));
+  EXPECT_THROW(newcomer.get(), Error);
+  EXPECT_EQ(tries, 1) << "fruitless_max is 1";
+}
+
 TEST_F(RunElastic, GivesUpAfterGenerationsWithoutAStep) {
   std::atomic<bool> over = false;
   auto joining = std::async(std::launch::async, [&] { return join(2, 2, 0, 2s); });

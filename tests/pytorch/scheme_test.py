@@ -231,10 +231,22 @@ class Torchrun(WithDaemon):
             self.until(node, "up of 3", after=killed)
         self.assertNotIn("Traceback", text_of(a.log))
 
+    def test_an_agent_that_is_silent_for_less_than_its_ttl_is_not_lost(self):
+        nodes = [self.node(nodes="2:2") for _ in range(2)]
+        for node in nodes:
+            self.until(node, "up of 2")
+        os.kill(nodes[1].pid, signal.SIGSTOP)
+        time.sleep(5)
+        os.kill(nodes[1].pid, signal.SIGCONT)
+        time.sleep(1)
+        for node in nodes:
+            self.assertEqual(1, len(self.until(node, "born of 2")), text_of(node.log))
+
     def test_what_is_refused(self):
         self.refused(self.node("--rdzv-conf=last_call=1"), 'unknown key "last_call", did you mean "last_call_timeout"?')
         self.refused(self.node("--rdzv-conf=store=rank1"), "store=rank1: give proxy or rank0")
         self.refused(self.node("--rdzv-conf=join_timeout=-1"), "join_timeout=-1: give seconds, 0 or more")
+        self.refused(self.node("--rdzv-conf=ttl=soon"), "ttl=soon: give seconds, 0 or more")
         self.refused(self.node(nodes="2:2", job=""), "give all of them the same --rdzv-id")
         self.refused(self.node("--rdzv-conf=connect_timeout=1", endpoint="127.0.0.1:1"),
                      "RendezvousConnectionError: no session within 1 s: the daemon at 127.0.0.1:1")

@@ -6,8 +6,9 @@ run of the job, and a proxy in each agent, which serves PyTorch's store to the a
 and waits while the daemon is away. When a node is lost, the other agents restart their workers at
 once, and torchrun counts no restart.
 
---rdzv-conf takes join_timeout (600 s, or torchrun's `timeout`), last_call_timeout (3 s) and
-connect_timeout (30 s), in seconds, and store (proxy, or rank0 for PyTorch's own store on node 0).
+--rdzv-conf takes join_timeout (600 s, or torchrun's `timeout`), last_call_timeout (3 s),
+connect_timeout (30 s) and ttl (15 s, how long an agent may be silent), in seconds, and store (proxy,
+or rank0 for PyTorch's own store on node 0).
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from .membership import Generation, Membership, Phase, Shape
 from .torch import tcp_store
 
 GROUP = "torchrun"
-_SECONDS = {"join_timeout": 600.0, "last_call_timeout": 3.0, "connect_timeout": 30.0}
+# An agent whose link is cut for less than `ttl` stays a member, as with torchrun's own backend c10d
+# (3 heartbeats of 5 s). One whose connection is closed is lost after 0.25 s.
+_SECONDS = {"join_timeout": 600.0, "last_call_timeout": 3.0, "connect_timeout": 30.0, "ttl": 15.0}
 _STORES = ("proxy", "rank0")
 _KEYS = (*_SECONDS, "store")
 
@@ -52,6 +55,7 @@ class _Options:
         self.join = self._seconds(config, "join_timeout", usual["join_timeout"])
         self.last_call = self._seconds(config, "last_call_timeout", usual["last_call_timeout"])
         self.connect = self._seconds(config, "connect_timeout", usual["connect_timeout"])
+        self.ttl = self._seconds(config, "ttl", usual["ttl"])
         self.store = config.get("store", "proxy")
         if self.store not in _STORES:
             raise InvalidArgument(f"--rdzv-conf: store={self.store}: give proxy or rank0")
@@ -147,7 +151,7 @@ class C10ddRendezvousHandler(RendezvousHandler):
             return self._membership.next(timeout=left)
         self._membership = self._client.rendezvous(
             GROUP, min=self._parameters.min_nodes, max=self._parameters.max_nodes,
-            last_call=self._options.last_call, timeout=left)
+            last_call=self._options.last_call, ttl=self._options.ttl, timeout=left)
         return self._membership.generation()
 
     def _open(self, generation: Generation, run: str) -> RendezvousInfo:

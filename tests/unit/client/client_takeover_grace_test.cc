@@ -79,6 +79,24 @@ TEST(ClientTakeoverGrace, ItBeginsWhenTheHeartbeatWasSentNotWhenTheReplyCame) {
   EXPECT_EQ(w.core.last_confirmed(), sent + seconds(5)) << "the reply came 2.4 s later";
 }
 
+TEST(ClientTakeoverGrace, AHeartbeatOfALostConnectionSaysNothingOfTheNextReply) {
+  World w;
+  open(w, {});
+  w.now += limits::kHeartbeatInterval;
+  w.core.tick(w.now);
+  ASSERT_EQ(w.sent().size(), 1u) << "a heartbeat, which never gets its reply";
+  w.core.closed("lost", w.now);
+  w.now += seconds(60);
+  open(w, {});
+  const TimePoint opened = w.core.last_confirmed();
+  w.now += limits::kHeartbeatInterval;
+  w.core.tick(w.now);
+  ASSERT_EQ(w.sent().size(), 1u);
+  w.reply(Ping::op.code, 0, ReplyBody(Done{}));
+  EXPECT_EQ(w.core.last_confirmed(), w.now) << "not 60 s ago";
+  EXPECT_GT(w.core.last_confirmed(), opened);
+}
+
 TEST(ClientTakeoverGrace, ItBeginsWhenTheHelloWasSent) {
   World w;
   w.dial();

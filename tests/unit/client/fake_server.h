@@ -39,13 +39,18 @@ class FakeServer {
   using Take = std::function<std::optional<FakeRequest>(std::string& in)>;
   using Good = std::function<FakeReply(const FakeRequest&)>;
 
-  FakeServer(Take take, Good good) : take_(std::move(take)), good_(std::move(good)) {
+  /// `receive_buffer`: how many bytes the kernel takes before the server reads; 0: as usual.
+  FakeServer(Take take, Good good, int receive_buffer = 0)
+      : take_(std::move(take)), good_(std::move(good)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
     auto* const any = reinterpret_cast<sockaddr*>(&address);
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (receive_buffer > 0) {
+      ::setsockopt(listener_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+    }
     EXPECT_EQ(::bind(listener_, any, size), 0);
     EXPECT_EQ(::listen(listener_, 64), 0);
     EXPECT_EQ(::getsockname(listener_, any, &size), 0);

@@ -4,12 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/crc.hpp>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <thread>
 
 #include "store/rocks/mark_writer.h"
 #include "tests/unit/temporary_directory.h"
@@ -40,6 +43,17 @@ class HighWater : public testing::Test {
 
   TemporaryDirectory directory_;
 };
+
+/// Waits until the condition holds. Returns false after 30 s.
+template <class Condition>
+bool comes_true(Condition&& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 TEST(HighWaterSlot, ComesBackAsItWas) {
   const Result<HighWaterSlot> slot = decode_high_water_slot(encode_high_water_slot({5, kMark}));
@@ -153,6 +167,43 @@ TEST_F(HighWater, WriterFollowsAndClosesExactly) {
   }
   EXPECT_EQ(open().mark().sequence, 10'001u);
   EXPECT_EQ(open().mark().log_number, 4u);
+}
+
+constexpr std::chrono::milliseconds kNoPause{0};
+
+TEST_F(HighWater, WriterWritesEachNewMarkByItselfAndOnce) {
+  HighWaterFile file = open();
+  ASSERT_TRUE(file.write(at(1)));
+  std::atomic<std::uint64_t> writes = 0;
+  MarkWriter writer(
+      std::move(file), [&](HighWaterMark&) { ++writes; }, kNoPause);
+  for (std::uint64_t sequence = 2; sequence <= 101; ++sequence) {
+    ASSERT_TRUE(writer.note(at(sequence)));
+    ASSERT_TRUE(comes_true([&] { return open().mark().sequence == sequence; })) << sequence;
+    ASSERT_EQ(writes, sequence - 1);
+  }
+}
+
+TEST_F(HighWater, WriterThatCannotWriteFailsEachLaterNoteAndWritesNoMore) {
+  HighWaterFile file = open();
+  ASSERT_TRUE(file.write(at(1)));
+  std::atomic<int> writes = 0;
+  MarkWriter writer(
+      std::move(file), [&](HighWaterMark&) { ++writes; }, kNoPause);
+  std::filesystem::rename(path(), path() + ".away");
+  std::uint64_t sequence = 1;
+  ASSERT_TRUE(comes_true([&] { return !writer.note(at(++sequence)); })) << "the file is gone";
+  std::filesystem::rename(path() + ".away", path());
+  const int before = writes;
+  for (int i = 0; i < 1'000; ++i) {
+    const Result<void> noted = writer.note(at(++sequence));
+    ASSERT_FALSE(noted);
+    EXPECT_EQ(noted.error().code, Code::unavailable);
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(writes, before);
+  EXPECT_FALSE(writer.close(at(1'000'000)));
+  EXPECT_LT(open().mark().sequence, 1'000'000u);
 }
 
 TEST_F(HighWater, BootsHaveNumbers) {

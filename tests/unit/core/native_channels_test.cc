@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several sessions on one native connection: for which of them a heartbeat counts, and what is left
+// of them when the connection has closed.
+#include "daemon/core/host/native_channels.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "protocol/limits.h"
+#include "protocol/native_wire.h"
+#include "tests/unit/core/host_world.h"
+
+namespace c10dd::core {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// A native connection without a socket. Keeps the newest reply of each channel.
+class Link final : public NativeChannels {
+ public:
+  using NativeChannels::close_sessions;
+  using NativeChannels::NativeChannels;
+
+  void give(std::uint32_t channel, std::uint64_t sequence, const Request& request) {
+    Bytes bytes;
+    native::encode_request(bytes, {.channel = channel, .sequence = sequence}, request);
+    take(**native::cut_request(bytes, limits::kFrameBytes), 0);
+  }
+
+  std::map<std::uint32_t, Reply> newest;
+  std::map<std::uint32_t, Failure> ends;  ///< of sessions that the daemon has ended
+
+ private:
+  void send(const native::ReplyHeader& header, const Reply& reply) override {
+    if (header.sequence != 0) newest.insert_or_assign(header.channel, reply);
+    if (!reply && header.op == Hello::op.code) ends.insert_or_assign(header.channel, reply.error());
+  }
+  void refuse_bytes(const native::RequestHeader&, const Failure& reason) override {
+    ADD_FAILURE() << reason.detail;
+  }
+  void taken(const OpInfo&) override {}
+  void unknown_op() override { ADD_FAILURE(); }
+  void flush() override {}
+};
+
+/// A connection to the first of two loops. Jobs 1, 3, ... live on the first, jobs 2, 4, ... on the
+/// second loop.
+class NativeChannelsTest : public testing::Test {
+ protected:
+  static constexpr Duration kBeat = milliseconds(500);
+
+  void SetUp() override { link_ = std::make_shared<Link>(world_.host(), 77); }
+
+  void give(std::uint32_t channel, const Request& request) {
+    world_.loops[0]->turn([&] { link_->give(channel, ++sequence_, request); });
+    world_.settle();
+  }
+
+  /// Opens a session on the channel, which joins a group of one member in the job.
+  void join(std::uint32_t channel, const std::string& job) {
+    Hello hello;
+    hello.version_min = hello.version_max = kProtocolVersion;
+    hello.session = {7, channel};
+    hello.job = job;
+    give(channel, hello);
+    Join join;
+    join.group = "g";
+    join.policy.min = join.policy.max = 1;
+    join.timeout = seconds(10);
+    give(channel, join);
+    ASSERT_TRUE(link_->newest.at(channel)) << link_->newest.at(channel).error().detail;
+  }
+
+  /// Returns the status of the group in this channel's job.
+  GroupStatus status(std::uint32_t channel) {
+    give(channel, WatchGroup{"g", 0, milliseconds(1)});
+    const Reply& reply = link_->newest.at(channel);
+    return reply ? std::get<GroupStatus>(*reply) : GroupStatus{};
+  }
+
+  /// Lets time pass while one channel sends heartbeats.
+  void beat(std::uint32_t channel, Duration time) {
+    for (Duration passed(0); passed < time; passed += kBeat) {
+      world_.loops[0]->turn([&] { link_->give(channel, 0, Ping{}); });
+      world_.settle();
+      world_.pass(kBeat);
+      world_.settle();
+    }
+  }
+
+  HostWorld world_{2};
+  std::shared_ptr<Link> link_;
+  std::uint64_t sequence_ = 0;
+};
+
+constexpr Duration kLong = 3 * limits::kSessionTtl;
+
+TEST_F(NativeChannelsTest, AHeartbeatOfOneChannelCountsForAllJobsOfTheConnection) {
+  for (const std::uint32_t channel : {1u, 2u, 3u, 4u})
+    join(channel, "job" + std::to_string(channel));
+  for (const std::uint32_t beating : {1u, 2u, 4u}) {
+    beat(beating, kLong);
+    for (const std::uint32_t channel : {1u, 2u, 3u, 4u}) {
+      EXPECT_EQ(status(channel).phase, GroupPhase::formed)
+          << "channel " << beating << " beats, channel " << channel << ": "
+          << status(channel).reason;
+    }
+  }
+}
+
+TEST_F(NativeChannelsTest, WithoutHeartbeatsTheMembersOfAllChannelsAreLost) {
+  for (const std::uint32_t channel : {1u, 2u, 3u}) join(channel, "job" + std::to_string(channel));
+  world_.pass(kLong);
+  world_.settle();
+  for (const std::uint32_t channel : {1u, 2u, 3u}) {
+    const GroupStatus now = status(channel);
+    EXPECT_EQ(now.phase, GroupPhase::broken);
+    EXPECT_NE(now.reason.find("silent for"), std::string::npos) << now.reason;
+  }
+}
+
+TEST_F(NativeChannelsTest, AChannelThatSaysGoodbyeLeavesTheOthers) {
+  join(1, "a");
+  join(2, "b");
+  give(1, Goodbye{});
+  beat(2, kLong);
+  EXPECT_EQ(status(2).phase, GroupPhase::formed);
+  give(1, Ping{});
+  EXPECT_EQ(link_->newest.at(1).error().code, Code::session_unknown);
+}
+
+TEST_F(NativeChannelsTest, TwoChannelsOfOneJobAreTwoSessions) {
+  join(1, "a");
+  Hello second;
+  second.version_min = second.version_max = kProtocolVersion;
+  second.session = {7, 2};
+  second.job = "a";
+  give(2, second);
+  give(2, Set{"k", "v"});
+  give(1, Get{"k"});
+  EXPECT_EQ(std::get<Value>(*link_->newest.at(1)).value, "v");
+  give(2, Goodbye{});
+  beat(1, kLong);
+  EXPECT_EQ(status(1).phase, GroupPhase::formed);
+  EXPECT_TRUE(link_->ends.empty());
+}
+
+TEST_F(NativeChannelsTest, AClosedConnectionLeavesAllItsJobs) {
+  for (const std::uint32_t channel : {1u, 2u, 3u}) join(channel, "job" + std::to_string(channel));
+  const auto connected = [&] {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (const JobReport& job : world_.host(i).reports()) sum += job.stats.sessions;
+    }
+    return sum;
+  };
+  EXPECT_EQ(connected(), 3u);
+  world_.loops[0]->turn([&] { link_->close_sessions(); });
+  world_.settle();
+  EXPECT_EQ(connected(), 0u);
+}
+
+}  // namespace
+}  // namespace c10dd::core
