@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plants faults, one at a time, in lines that the fast tests execute, and prints which of them the
-tests find. A fault that survives is in a line whose result no test checks.
+"""Plants faults, one at a time, in lines that the tests execute, and prints which of them the tests
+find. A fault that survives is in a line whose result no test checks.
 
     ./dev mutate --seed 1 --count 30 daemon/net client
+    ./dev mutate --functions daemon store client
 
 Works on a copy of the sources in build-mutate/, so the tree does not change. The copy is built with
-gcov, and a first run of the tests tells which lines are executed. Exit code 1 if a fault survived.
+gcov, and a first run of all tests tells which lines and functions are executed; --relearn repeats
+it. Faults are looked for by the fast unit tests if these execute the line, else by the integration
+tests; with --all-tests by all tests. --functions lists the functions that no test executes.
+Exit code 1 if a fault survived, 2 if the arguments or the tree cannot be used.
 """
 
 import argparse
 import difflib
-import gzip
 import json
 import os
 import random
@@ -23,17 +26,26 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import coverage  # noqa: E402
 from faults import faults_of  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build-mutate"
 TREE = WORK / "tree"
 BUILD = WORK / "build"
-EXECUTED = WORK / "executed.json"
+LEARNED = WORK / "learned.json"
 FAST = ["-L", "unit", "-LE", "redis", "-E", "^sim_planted$|fuzz_|torture"]
-TEST_LIMIT = 240  # seconds for all tests; a fault that makes them hang counts as found
-FIRST_BUILD_LIMIT = 5400  # seconds
+# Tests of the tree itself, and those that build or install it, know nothing of a fault in a program.
+SLOW = ["-L", "integration|redis|sim", "-LE", "tidy|gpu", "-E", "^wheel_test$|^install_test$|^dev_test$"]
+FAST_LIMIT = 240  # seconds for all fast tests; a fault that makes them hang counts as found
+SLOW_LIMIT = 3600  # seconds for all others
+FIRST_BUILD_LIMIT = 7200  # seconds
 BUILD_LIMIT = 900  # seconds
+
+
+def give_up(why):
+    print(f"mutate: {why}", file=sys.stderr)
+    sys.exit(2)
 
 
 def run(command, limit, **more):
@@ -42,16 +54,23 @@ def run(command, limit, **more):
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=limit, check=False, errors="replace", **more)
-        return done.returncode, done.stdout[-4000:]
+        return done.returncode, done.stdout[-20000:]
     except subprocess.TimeoutExpired as late:
         return None, str(late)
 
 
+def git(*words):
+    return subprocess.run(["git", "-C", ROOT, *words], check=True, capture_output=True,
+                          text=True).stdout.split("\n")
+
+
 def copy_tree():
     """Updates the copy of the tree. Files that are equal keep their time, so they are not rebuilt."""
-    names = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], check=True,
-                           capture_output=True, text=True).stdout.split("\n")
-    wanted = {name for name in names if name and (ROOT / name).is_file()}
+    changed = [line for line in git("status", "--porcelain") if line]
+    if changed:
+        print(f"the faults are planted beside {len(changed)} changes that are not committed", flush=True)
+    wanted = {name for name in git("ls-files", "-co", "--exclude-standard")
+              if name and (ROOT / name).is_file()}
     for name in wanted:
         target = TREE / name
         if target.exists() and target.read_bytes() == (ROOT / name).read_bytes():
@@ -73,42 +92,57 @@ def build(limit=BUILD_LIMIT):
     return run(["cmake", "--build", BUILD, "--parallel", str(os.cpu_count())], limit)
 
 
-def test():
-    # gcov would warn on standard error about the counts of an older build
+def forget_counts():
+    """Removes the counts of gcov, which would warn on standard error about those of an older build."""
     for old in BUILD.rglob("*.gcda"):
         old.unlink()
+
+
+def test(which, limit, *, skipped=(), stop=True):
+    """Runs tests. Returns the exit code and the end of the output."""
+    forget_counts()
+    words = list(which)
+    if skipped:
+        words[words.index("-E") + 1] += "".join(f"|^{re.escape(name)}$" for name in skipped)
     return run(["ctest", "--test-dir", BUILD, "--parallel", str(os.cpu_count()),
-                "--stop-on-failure", "--timeout", "60", *FAST], TEST_LIMIT)
+                *(["--stop-on-failure"] if stop else []), *words], limit)
 
 
-def learn_executed():
-    """Finds out by gcov which lines the fast tests execute, and stores them in EXECUTED."""
+def failed_in(output):
+    """Returns the (name, reason) of each test that has failed."""
+    return re.findall(r"^\s+\d+ - (.+?) \((Failed|Timeout|SEGFAULT|Subprocess aborted|Child aborted|ILLEGAL|"
+                      r"OTHER_FAULT|Not Run)\)", output, re.MULTILINE)
+
+
+def learn():
+    """Finds out by gcov what the tests execute, and stores it in LEARNED."""
     print("running the fast tests", flush=True)
-    code, output = test()
+    code, output = test([*FAST, "--timeout", "60"], FAST_LIMIT * 4)
     if code != 0:
-        sys.exit(f"mutate: the tests fail without a fault:\n{output}")
-    executed = {}
-    for data in BUILD.rglob("*.gcda"):
-        done = subprocess.run(["gcov", "--json-format", "--stdout", data], cwd=BUILD, check=True,
-                              capture_output=True)
-        text = done.stdout if done.stdout[:1] == b"{" else gzip.decompress(done.stdout)
-        for line in text.decode().splitlines():
-            for file in json.loads(line)["files"]:
-                # -ffile-prefix-map makes the names relative to the tree
-                name = os.path.relpath(os.path.join(TREE, file["file"]), TREE)
-                lines = executed.setdefault(name, set())
-                lines.update(at["line_number"] for at in file["lines"] if at["count"] > 0)
-    EXECUTED.write_text(json.dumps({name: sorted(lines) for name, lines in executed.items()}))
+        give_up(f"the fast tests fail without a fault:\n{output}")
+    covered = coverage.read(BUILD, TREE)
+    fast = {file: set(lines) for file, lines in covered.lines.items()}
+    print("running the other tests", flush=True)
+    code, output = test(SLOW, SLOW_LIMIT, stop=False)
+    failing = [name for name, _ in failed_in(output)]
+    if code is None:
+        give_up(f"the tests did not end within {SLOW_LIMIT} s")
+    if failing:
+        print(f"left out, because they fail without a fault: {', '.join(failing)}", flush=True)
+    covered.merge(coverage.read(BUILD, TREE))
+    learned = json.loads(coverage.to_json(covered, fast))
+    LEARNED.write_text(json.dumps({**learned, "failing": failing}))
 
 
-def candidates(paths):
+def below(name, paths):
+    return any(name == path or name.startswith(path.rstrip("/") + "/") for path in paths)
+
+
+def candidates(learned, paths):
     """Returns the (file, line number) of all executed lines under the paths that can have a fault."""
-    executed = json.loads(EXECUTED.read_text())
     found = []
-    for name, lines in sorted(executed.items()):
-        if name.startswith(("..", "tests/")) or not (TREE / name).exists():
-            continue
-        if not any(name == path or name.startswith(path.rstrip("/") + "/") for path in paths):
+    for name, lines in sorted(learned["lines"].items()):
+        if not below(name, paths) or not (TREE / name).exists():
             continue
         text = (TREE / name).read_text().split("\n")
         found += [(name, at) for at in lines if at <= len(text) and faults_of(text[at - 1])]
@@ -121,35 +155,28 @@ def plant(name, at, chance):
     before = path.read_text()
     lines = before.split("\n")
     kind, lines[at - 1] = chance.choice(faults_of(lines[at - 1]))
-    after = "\n".join(lines)
-    path.write_text(after)
+    path.write_text("\n".join(lines))
     shown = "\n".join(difflib.unified_diff(before.split("\n"), lines, name, name, n=1, lineterm=""))
     return kind, shown, lambda: path.write_text(before)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1, help="chooses the faults; default: 1")
-    parser.add_argument("--count", type=int, default=10, help="number of faults; default: 10")
-    parser.add_argument("--relearn", action="store_true",
-                        help="find out again which lines are executed")
-    parser.add_argument("paths", nargs="*", default=["daemon", "client", "store", "collectives", "ddp"],
-                        help="files and folders; default: all product code except protocol")
-    options = parser.parse_args()
-    TREE.mkdir(parents=True, exist_ok=True)
-    copy_tree()
-    configure()
-    print("building with gcov", flush=True)
-    code, output = build(FIRST_BUILD_LIMIT)
-    if code != 0:
-        sys.exit(f"mutate: the tree does not build:\n{output}")
-    if options.relearn or not EXECUTED.exists():
-        learn_executed()
+def judge(learned, name, at, all_tests):
+    """Runs the tests. Returns whether they have found the fault, and the end of their output."""
+    output = ""
+    if all_tests or at in learned["fast"].get(name, []):
+        code, output = test([*FAST, "--timeout", "60"], FAST_LIMIT)
+        if code != 0 or not all_tests:
+            return code != 0, output
+    code, output = test(SLOW, SLOW_LIMIT, skipped=learned["failing"])
+    return code != 0, output
+
+
+def try_faults(learned, options):
+    """Plants the faults. Returns the exit code."""
     chance = random.Random(options.seed)
-    places = candidates(options.paths)
+    places = candidates(learned, options.paths)
     if not places:
-        sys.exit(f"mutate: the fast tests execute no line under: {' '.join(options.paths)}")
+        give_up(f"no test executes a line under {' '.join(options.paths)}")
     chance.shuffle(places)
     found, survived = 0, []
     for name, at in places:
@@ -159,19 +186,61 @@ def main():
         start = time.monotonic()
         try:
             if build()[0] != 0:
+                print(f"left out: {kind} at {name}:{at} does not compile\n", flush=True)
                 continue
-            code, output = test()
+            is_found, output = judge(learned, name, at, options.all_tests)
         finally:
             remove()
-        if code == 0:
-            survived.append(shown)
-        else:
+        if is_found:
             found += 1
-        by = re.findall(r"\d+ - (\S+) \((.+)\)", output)
-        print(f"{'survived' if code == 0 else 'found'}: {kind}, {time.monotonic() - start:.0f} s"
-              f"{''.join(f'; {name}: {how}' for name, how in by)}\n{shown}\n", flush=True)
+        else:
+            survived.append(shown)
+        by = "".join(f"; {test_name}: {how}" for test_name, how in failed_in(output)) if is_found else ""
+        print(f"{'found' if is_found else 'survived'}: {kind}, {time.monotonic() - start:.0f} s{by}\n{shown}\n",
+              flush=True)
     print(f"seed {options.seed}: {found} found, {len(survived)} survived")
     return 1 if survived else 0
+
+
+def print_functions(learned, paths):
+    missing = [entry for entry in learned["never_called"] if below(entry[0], paths)]
+    for file, line, name in missing:
+        print(f"{file}:{line}: {name}")
+    print(f"{len(missing)} functions are executed by no test")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1, help="chooses the faults; default: 1")
+    parser.add_argument("--count", type=int, default=10, help="number of faults; default: 10")
+    parser.add_argument("--relearn", action="store_true",
+                        help="find out again what is executed")
+    parser.add_argument("--all-tests", action="store_true",
+                        help="let all tests look for a fault, also if the fast ones execute its line")
+    parser.add_argument("--functions", action="store_true",
+                        help="only list the functions that no test executes")
+    parser.add_argument("paths", nargs="*", default=["daemon", "client", "store", "collectives", "ddp"],
+                        help="files and folders; default: all product code except protocol")
+    options = parser.parse_args()
+    options.paths = [os.path.normpath(path) for path in options.paths]
+    for path in options.paths:
+        if not (ROOT / path).exists():
+            give_up(f"{path}: no such file or folder in {ROOT.name}; give paths as in: daemon/net client")
+    TREE.mkdir(parents=True, exist_ok=True)
+    copy_tree()
+    configure()
+    print("building with gcov", flush=True)
+    code, output = build(FIRST_BUILD_LIMIT)
+    if code != 0:
+        give_up(f"the tree does not build:\n{output}")
+    if options.relearn or not LEARNED.exists():
+        learn()
+    learned = json.loads(LEARNED.read_text())
+    if options.functions:
+        print_functions(learned, options.paths)
+        return 0
+    return try_faults(learned, options)
 
 
 if __name__ == "__main__":
