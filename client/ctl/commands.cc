@@ -36,6 +36,14 @@ std::string cell(const json::value& of, std::string_view pointer) {
   return c10dd::json::text_of(*found);
 }
 
+/// Returns a member of an object; nothing if it is missing or no number.
+std::optional<double> number_in(const json::value& of, std::string_view pointer) {
+  boost::system::error_code none;
+  const json::value* const found = of.find_pointer(pointer, none);
+  if (found == nullptr || !found->is_number()) return std::nullopt;
+  return found->to_number<double>();
+}
+
 std::string first_address(const json::value& of, std::string_view pointer) {
   return cell(of, std::string(pointer) + "/0");
 }
@@ -70,7 +78,8 @@ Outcome unreachable(const Failure& why) {
 /// The reply of the first daemon that answers, or why none does.
 struct FirstReply {
   std::optional<Reply> reply;
-  Outcome failed;  ///< without a reply
+  std::string daemon;  ///< its address
+  Outcome failed;      ///< without a reply
 };
 
 /// Asks one daemon after the other until one replies. A request that changes something is not sent
@@ -81,6 +90,7 @@ FirstReply ask_any(const Arguments& of, const Request& request) {
     Result<Reply> reply = ask(daemon, request, of.timeout);
     if (reply) {
       first.reply = std::move(*reply);
+      first.daemon = daemon.text();
       return first;
     }
     const std::string before = first.failed.error.empty() ? "" : first.failed.error + "\n";
@@ -93,8 +103,8 @@ FirstReply ask_any(const Arguments& of, const Request& request) {
 
 /// A page in JSON, or why there is none.
 struct Page {
-  std::optional<json::value> body;
-  Outcome failed;  ///< without a body
+  std::optional<json::value> body;  ///< an object
+  Outcome failed;                   ///< without a body
 };
 
 Page page_of(const FirstReply& first) {
@@ -102,8 +112,11 @@ Page page_of(const FirstReply& first) {
   if (first.reply->status != 200) return {{}, refused(*first.reply)};
   boost::system::error_code failed;
   json::value body = json::parse(first.reply->body, failed);
-  if (failed) return {{}, {exit_code::kBug, "", "the reply is not JSON: " + failed.message()}};
-  return {std::move(body), {}};
+  if (!failed && body.is_object()) return {std::move(body), {}};
+  return {{},
+          {exit_code::kUnreachable, "",
+           format("the server at {} does not reply as a c10dd daemon: {}; check the address",
+                  first.daemon, failed ? failed.message() : "the page is not a JSON object")}};
 }
 
 Outcome shown(const Arguments& of, const json::value& page, const Table& table) {
@@ -159,11 +172,9 @@ Outcome status(const Arguments& of) {
 
 /// Returns whether a daemon of /v1/daemons was not heard for its lease.
 bool is_silent(const json::value& row) {
-  boost::system::error_code none;
-  const json::value* const lease = row.find_pointer("/lease_seconds", none);
-  const json::value* const silent = row.find_pointer("/silence_ms", none);
-  if (lease == nullptr || silent == nullptr || lease->is_null() || silent->is_null()) return false;
-  return silent->to_number<double>() >= 1000 * lease->to_number<double>();
+  const std::optional<double> lease = number_in(row, "/lease_seconds");
+  const std::optional<double> silent = number_in(row, "/silence_ms");
+  return lease && silent && *silent >= 1000 * *lease;
 }
 
 /// `known`: the daemon that was asked hears the fleet.
@@ -291,10 +302,7 @@ bool is_used(const json::value& run, Duration limit) {
   const std::string sessions = cell(run, "/sessions");
   if (sessions.empty()) return limit > Duration{0};
   if (sessions != "0") return true;
-  boost::system::error_code none;
-  const json::value* const idle = run.find_pointer("/idle_seconds", none);
-  const double seconds = idle == nullptr ? 0 : idle->to_number<double>();
-  return std::chrono::duration<double>(seconds) < limit;
+  return std::chrono::duration<double>(number_in(run, "/idle_seconds").value_or(0)) < limit;
 }
 
 /// Removes the jobs that have neither a connected session nor an endpoint, and whose runs are idle
