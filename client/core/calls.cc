@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::client {
@@ -181,6 +182,49 @@ std::vector<Call> Calls::abandon_all() {
   std::vector<Call> all;
   while (!calls_.empty()) all.push_back(abandon(calls_.begin()->first));
   return all;
+}
+
+std::string Calls::audit() const {
+  std::size_t queued = 0;
+  std::size_t sent = 0;
+  for (const auto& [id, call] : calls_) {
+    const auto wrong = [&call](const char* what) {
+      return format("call {} ({}, sequence {}) {}", call.id, info_of(call.request).name,
+                    call.sequence, what);
+    };
+    if (!deadlines_.contains({call.deadline, id})) return wrong("has no deadline");
+    queued += call.on_wire ? 0 : 1;
+    sent += call.sequence != 0 ? 1 : 0;
+    const auto place = queued_.find(call.place);
+    if (!call.on_wire && (place == queued_.end() || place->second != id)) return wrong("is lost");
+    if (call.sequence == 0) {
+      if (call.on_wire) return wrong("was sent without a sequence");
+      continue;
+    }
+    const auto known = by_sequence_.find(call.sequence);
+    if (known == by_sequence_.end() || known->second != id) return wrong("has another's sequence");
+    const Dedup dedup = info_of(call.request).dedup;
+    const bool holds = dedup == Dedup::reply || dedup == Dedup::delivery;
+    if (holds != held_.contains(call.sequence)) return wrong("is held wrongly");
+    if (call.sequence >= next_) return wrong("has a sequence of the future");
+  }
+  if (deadlines_.size() != calls_.size()) return "deadlines without calls";
+  if (queued_.size() != queued) return "places in the queue without calls";
+  if (by_sequence_.size() != sent) return "sequences without calls";
+  for (const std::uint64_t sequence : held_) {
+    if (!by_sequence_.contains(sequence) && !cancels_.contains(sequence)) {
+      return format("sequence {} is held for nobody", sequence);
+    }
+  }
+  return {};
+}
+
+std::size_t Calls::left_over() const {
+  std::size_t count = cancels_.size();
+  for (const std::uint64_t sequence : held_) {
+    count += by_sequence_.contains(sequence) || cancels_.contains(sequence) ? 0 : 1;
+  }
+  return count;
 }
 
 std::optional<TimePoint> Calls::next_deadline() const {

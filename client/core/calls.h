@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,12 @@ class Calls {
 
   std::optional<TimePoint> next_deadline() const;
   std::size_t size() const { return calls_.size(); }
+
+  /// Recounts all that is kept beside the calls. Returns what does not agree; empty if all does.
+  std::string audit() const;
+  /// Returns how many sequences the daemon must remember, or is asked to cancel, although no call
+  /// waits for them: those of calls that were abandoned, until the reply to their Cancel.
+  std::size_t left_over() const;
 
  private:
   void queue(Call& call);

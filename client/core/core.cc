@@ -391,6 +391,16 @@ Failure Core::timed_out(const Call& call, TimePoint now) const {
   return failure(Code::timed_out, text + "; check the daemon and the network");
 }
 
+std::string Core::audit(bool settled) const {
+  if (std::string wrong = calls_.audit(); !wrong.empty()) return wrong;
+  if (output_at_ > output_.size()) return "more output was written than there is";
+  if (!wants_socket() && !(output_.empty() && input_.empty())) return "bytes without a connection";
+  if (const std::size_t left = calls_.left_over(); settled && open() && left > 0) {
+    return format("{} sequences are held for calls that have ended", left);
+  }
+  return {};
+}
+
 CoreStats Core::stats(TimePoint now) const {
   CoreStats stats = stats_;
   if (stats.connects > 0 && !open()) stats.away += now - absent_since_;

@@ -127,6 +127,9 @@ class Core {
   /// Returns a text for users that says how long there has been no session, and why.
   std::string absence(TimePoint now) const;
   CoreStats stats(TimePoint now) const;
+  /// Recounts the books. Returns what does not agree; empty if all does. `settled`: the daemon has
+  /// had time to reply, so nothing may be left of calls that were abandoned.
+  std::string audit(bool settled) const;
 
  private:
   enum class State { away, dialling, hello_sent, open, closed };

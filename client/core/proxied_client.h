@@ -64,6 +64,8 @@ class ProxiedClient final : private tcpstore::RequestSink {
   bool waits() const { return !waiting_.empty(); }
   /// Returns the number of requests to the daemon that have no reply.
   std::size_t unanswered() const { return sequences_.size(); }
+  /// Core::audit().
+  std::string audit(bool settled) const { return core_ ? core_->audit(settled) : std::string(); }
 
  private:
   bool submit(std::uint64_t sequence, const Request& request) override;

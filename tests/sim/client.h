@@ -52,6 +52,8 @@ class Client final : public Process, public Endpoint {
 
   /// Returns true if no call is under way but the watch of the group, which never ends.
   bool idle() const { return busy_calls() == 0; }
+  /// Returns what does not add up in the books of a living client; empty if all does.
+  std::string audit() const { return dead() ? "" : core_.audit(true); }
   bool follows() const { return pending_.contains(follow_); }
   const Identity& identity() const { return identity_; }
   const client::Core& core() const { return core_; }

@@ -32,6 +32,8 @@ class ProxiedClient final : public Process, public Endpoint {
   void cut_off(Duration how_long);
   /// Returns a text about what is under way; empty if nothing is.
   std::string unsettled() const;
+  /// Returns what does not add up in the books of its connection; empty if all does.
+  std::string audit() const { return dead() ? "" : client_.audit(true); }
 
  private:
   void end_turn() override;

@@ -141,7 +141,7 @@ void Simulation::calm_down() {
   for (const auto& client : proxied_) client->stop_asking();
   if (run_until(kPatience, [&] { return settled(); })) {
     run_until(seconds(5), [] { return false; });  // cancelled calls are withdrawn
-    return;
+    return check_books();
   }
   std::string text = "60 s after the last fault: " + unsettled();
   for (const Op& op : records_.ops) {
@@ -149,6 +149,15 @@ void Simulation::calm_down() {
       text += "\n    " + describe(op);
   }
   world_.violated("liveness", text);
+}
+
+/// When all is calm, no client holds anything for a call that has ended.
+void Simulation::check_books() {
+  const auto check = [this](const std::string& wrong) {
+    if (!wrong.empty()) world_.violated("books", "when all is calm: " + wrong);
+  };
+  for (const auto& client : clients_) check(client->audit());
+  for (const auto& client : proxied_) check(client->audit());
 }
 
 /// Waits until all who watch a group have its newest status. A new watch must get the same one.

@@ -52,6 +52,7 @@ class Simulation {
   std::shared_ptr<Client> add_client(const std::string& job, unsigned calls);
   void be_busy();
   void calm_down();
+  void check_books();
   void fall_quiet();
   void audit();
   void check_doors();
