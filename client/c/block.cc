@@ -6,6 +6,11 @@
 #include <utility>
 
 namespace c10dd::c {
+namespace {
+
+constexpr std::size_t kPointerBytes = sizeof(void*);
+
+}  // namespace
 
 struct Block::Root {
   std::pmr::monotonic_buffer_resource memory;
@@ -19,7 +24,7 @@ void* Block::part(std::size_t bytes) {
   constexpr std::size_t kHead = alignof(std::max_align_t);
   const std::size_t head = std::exchange(root_->has_first, true) ? 0 : kHead;
   char* const at = static_cast<char*>(root_->memory.allocate(head + bytes, kHead));
-  if (head != 0) std::memcpy(at + head - sizeof root_, &root_, sizeof root_);
+  if (head != 0) std::memcpy(at + head - kPointerBytes, &root_, kPointerBytes);
   std::memset(at + head, 0, bytes);
   return at + head;
 }
@@ -35,7 +40,7 @@ void Block::release() { root_ = nullptr; }
 void free_block(void* block) {
   if (block == nullptr) return;
   Block::Root* root = nullptr;
-  std::memcpy(&root, static_cast<char*>(block) - sizeof root, sizeof root);
+  std::memcpy(&root, static_cast<char*>(block) - kPointerBytes, kPointerBytes);
   delete root;
 }
 

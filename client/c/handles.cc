@@ -24,7 +24,9 @@ void* Handles::add(std::shared_ptr<Object> object) {
   const std::uint64_t number = ++last_number;
   const std::lock_guard lock(mutex_);
   objects_.emplace(number, std::move(object));
-  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(number));
+  // A number that looks like a pointer, and is never used as one.
+  return reinterpret_cast<void*>(  // NOLINT(performance-no-int-to-ptr)
+      static_cast<std::uintptr_t>(number));
 }
 
 std::shared_ptr<Object> Handles::get(const void* handle, const char* what, bool remove) {

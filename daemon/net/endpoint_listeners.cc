@@ -216,11 +216,12 @@ void EndpointListeners::retry_later() {
   retry_.async_wait([this](const ErrorCode& cancelled) {
     if (cancelled) return;  // then `this` may be gone
     retries_ = false;
-    try_all_again();
+    if (!drained_) try_all_again();  // cancel() may have come too late
   });
 }
 
 void EndpointListeners::drain() {
+  drained_ = true;
   retry_.cancel();
   for (auto& [name, entry] : entries_) entry.listener.reset();
 }

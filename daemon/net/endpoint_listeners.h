@@ -82,6 +82,7 @@ class EndpointListeners final : public core::EndpointPorts {
   std::map<core::Endpoints::Name, Entry> entries_;
   boost::asio::steady_timer retry_;
   bool retries_ = false;  ///< retry_ is set
+  bool drained_ = false;
 };
 
 }  // namespace c10dd::daemon
