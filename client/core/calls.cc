@@ -187,7 +187,8 @@ std::vector<Call> Calls::abandon_all() {
 std::string Calls::audit() const {
   std::size_t queued = 0;
   std::size_t sent = 0;
-  for (const auto& [id, call] : calls_) {
+  for (const auto& [id, pending] : calls_) {
+    const Call& call = pending;
     const auto wrong = [&call](const char* what) {
       return format("call {} ({}, sequence {}) {}", call.id, info_of(call.request).name,
                     call.sequence, what);

@@ -16,6 +16,7 @@ class Relay:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.is_cut = False
+        self.pairs = []
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -23,6 +24,7 @@ class Relay:
             while True:
                 one, _ = self.listener.accept()
                 other = socket.create_connection(("127.0.0.1", self.to))
+                self.pairs.append((one, other))
                 for source, sink in ((one, other), (other, one)):
                     threading.Thread(target=self.pump, args=(source, sink), daemon=True).start()
 
@@ -38,6 +40,14 @@ class Relay:
 
     def cut(self):
         self.is_cut = True
+
+    def reset(self):
+        """Ends all connections at once, wherever their bytes are. New ones are accepted."""
+        for pair in self.pairs:
+            for end in pair:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+        self.pairs.clear()
 
     def close(self):
         self.listener.close()
