@@ -136,6 +136,7 @@ collectives::Exchange exchange_by(std::shared_ptr<Membership> membership, const 
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::sort(order, {}, [&](std::size_t i) { return ranks[i]; });
     std::vector<Rank> participants;
+    participants.reserve(order.size());
     for (const std::size_t i : order) participants.push_back(ranks[i]);
     std::vector<std::string> sorted = parts;
     if (shape == ExchangeShape::transpose) {
@@ -234,18 +235,19 @@ std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World w
     return open_given(client, std::move(child.world), std::move(child.options),
                       std::move(child.exchange), std::move(child.family), std::move(child.open));
   };
-  const auto bootstrap = std::make_shared<IntroducingBootstrap>(client, std::move(exchange));
+  const auto bootstrap =
+      std::make_shared<IntroducingBootstrap>(std::move(client), std::move(exchange));
   return open_watched(bootstrap, std::move(world), std::move(options), std::move(context));
 }
 
 /// Opens a group of members of a generation, which is aborted when the generation ends.
 /// `job_ranks`: the ranks of these members in the generation. `watch`: the result of
 /// abort_groups_at_end().
-std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership, World world,
-                                         std::vector<Rank> job_ranks, GroupOptions options,
-                                         collectives::Exchange exchange,
-                                         std::shared_ptr<void> watch, std::string family = {},
-                                         collectives::OpenBackend open = {}) {
+std::shared_ptr<ProcessGroup> open_bound(
+    std::shared_ptr<Membership> membership,  // NOLINT(performance-unnecessary-value-param)
+    World world, const std::vector<Rank>& job_ranks, GroupOptions options,
+    collectives::Exchange exchange, const std::shared_ptr<void>& watch, std::string family = {},
+    collectives::OpenBackend open = {}) {
   collectives::GroupContext context{.reason_patience = collectives::kReasonPatience,
                                     .family = std::move(family),
                                     .open_backend = std::move(open),
@@ -253,6 +255,7 @@ std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership,
                                     .kept = watch};
   context.among = [membership, job_ranks](const std::vector<Rank>& ranks, const std::string& name) {
     std::vector<Rank> participants;
+    participants.reserve(ranks.size());
     for (const Rank rank : ranks) participants.push_back(job_ranks[rank]);
     return exchange_by(membership, name, participants);
   };
@@ -273,9 +276,9 @@ std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership,
   context.open_child = [membership, watch](collectives::ChildGroup child) {
     std::vector<Rank> ranks;
     for (const GroupMember& member : child.world.members) ranks.push_back(member.job_rank);
-    return open_bound(membership, std::move(child.world), std::move(ranks),
-                      std::move(child.options), std::move(child.exchange), watch,
-                      std::move(child.family), std::move(child.open));
+    return open_bound(membership, std::move(child.world), ranks, std::move(child.options),
+                      std::move(child.exchange), watch, std::move(child.family),
+                      std::move(child.open));
   };
   const std::uint64_t generation = world.generation;
   const std::string name = world.name;
@@ -325,8 +328,8 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Membership> mem
   std::iota(ranks.begin(), ranks.end(), Rank{0});
   auto exchange = exchange_by(membership, world.name);
   auto watch = collectives::abort_groups_at_end(*membership);
-  return open_bound(std::move(membership), world, std::move(ranks), std::move(options),
-                    std::move(exchange), std::move(watch));
+  return open_bound(std::move(membership), world, ranks, std::move(options), std::move(exchange),
+                    watch);
 }
 
 }  // namespace c10dd

@@ -25,6 +25,7 @@ MissingRank::Cause cause_named(const std::string& name) {
 
 std::vector<Missing> missing_of(const std::vector<MissingRank>& ranks) {
   std::vector<Missing> missing;
+  missing.reserve(ranks.size());
   for (const MissingRank& m : ranks) {
     missing.push_back({m.rank, m.host, name_of_cause(m.cause), m.doing, m.silent_for, m.pid});
   }
@@ -33,6 +34,7 @@ std::vector<Missing> missing_of(const std::vector<MissingRank>& ranks) {
 
 std::vector<MissingRank> ranks_of(const std::vector<Missing>& missing) {
   std::vector<MissingRank> ranks;
+  ranks.reserve(missing.size());
   for (const Missing& m : missing) {
     ranks.push_back({m.rank, cause_named(m.cause), m.host, m.pid, m.silent_for, m.doing});
   }

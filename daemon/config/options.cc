@@ -171,7 +171,7 @@ struct CommandLine {
   /// Returns the text of a parser error. Rewords errors such as "--listen: 1 required HOST:PORT
   /// missing" and "--config: At Most 1 required but received 2".
   std::string text_of(const CLI::ParseError& error) const {
-    const std::string text = error.what();
+    std::string text = error.what();
     const std::string name = text.substr(0, text.find(':'));
     const CLI::Option* option = app.get_option_no_throw(name);
     if (option == nullptr) return text;
