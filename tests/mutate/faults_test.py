@@ -7,6 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from faults import faults_of  # noqa: E402
+from mutate import below, failed_in  # noqa: E402
 
 
 class Faults(unittest.TestCase):
@@ -62,6 +63,19 @@ class Faults(unittest.TestCase):
     def test_declarations_have_no_faults(self):
         for line in ("#include <map>", "template <class T>", "}", "using A = B;"):
             self.assertEqual([], faults_of(line), line)
+
+
+class Output(unittest.TestCase):
+    def test_the_failed_tests_are_read_from_the_end_of_ctest(self):
+        said = ("97% tests passed, 2 tests failed out of 9\n\nThe following tests did not run:\n\t  1 - gpu (Skipped)\n\n"
+                "The following tests FAILED:\n\t 53 - A/B.C/gloo  # GetParam() = 3 (Failed)\n\t  7 - x_test (Timeout)\n"
+                "Errors while running CTest\n")
+        self.assertEqual([("A/B.C/gloo  # GetParam() = 3", "Failed"), ("x_test", "Timeout")], failed_in(said))
+
+    def test_paths_are_files_and_folders(self):
+        self.assertTrue(below("daemon/net/door.cc", ["store", "daemon/net"]))
+        self.assertTrue(below("daemon/net/door.cc", ["daemon/net/door.cc"]))
+        self.assertFalse(below("daemon/network.cc", ["daemon/net"]))
 
 
 if __name__ == "__main__":
