@@ -20,6 +20,12 @@ Duration* timeout_of(Request& request) {
       request);
 }
 
+/// Returns whether the daemon must remember the request until its reply has come.
+bool is_held(const Request& request) {
+  const Dedup dedup = info_of(request).dedup;
+  return dedup == Dedup::reply || dedup == Dedup::delivery;
+}
+
 bool is_pop(const Call& call) { return info_of(call.request).dedup == Dedup::delivery; }
 
 // First part of Call::place if the call has no sequence. Puts these calls behind all calls that
@@ -73,8 +79,7 @@ const Call* Calls::send_next(std::size_t window, TimePoint now) {
   if (call.sequence == 0) {
     call.sequence = next_++;
     by_sequence_.emplace(call.sequence, call.id);
-    const Dedup dedup = info_of(call.request).dedup;
-    if (dedup == Dedup::reply || dedup == Dedup::delivery) held_.insert(call.sequence);
+    if (is_held(call.request)) held_.insert(call.sequence);
   }
   call.on_wire = true;
   if (call.waits) {
@@ -204,9 +209,7 @@ std::string Calls::audit() const {
     }
     const auto known = by_sequence_.find(call.sequence);
     if (known == by_sequence_.end() || known->second != id) return wrong("has another's sequence");
-    const Dedup dedup = info_of(call.request).dedup;
-    const bool holds = dedup == Dedup::reply || dedup == Dedup::delivery;
-    if (holds != held_.contains(call.sequence)) return wrong("is held wrongly");
+    if (is_held(call.request) != held_.contains(call.sequence)) return wrong("is held wrongly");
     if (call.sequence >= next_) return wrong("has a sequence of the future");
   }
   if (deadlines_.size() != calls_.size()) return "deadlines without calls";
@@ -218,14 +221,6 @@ std::string Calls::audit() const {
     }
   }
   return {};
-}
-
-std::size_t Calls::left_over() const {
-  std::size_t count = cancels_.size();
-  for (const std::uint64_t sequence : held_) {
-    count += by_sequence_.contains(sequence) || cancels_.contains(sequence) ? 0 : 1;
-  }
-  return count;
 }
 
 std::optional<TimePoint> Calls::next_deadline() const {

@@ -80,9 +80,8 @@ class Calls {
 
   /// Recounts all that is kept beside the calls. Returns what does not agree; empty if all does.
   std::string audit() const;
-  /// Returns how many sequences the daemon must remember, or is asked to cancel, although no call
-  /// waits for them: those of calls that were abandoned, until the reply to their Cancel.
-  std::size_t left_over() const;
+  /// Returns the number of abandoned calls whose Cancel has no reply yet.
+  std::size_t cancelling() const { return cancels_.size(); }
 
  private:
   void queue(Call& call);

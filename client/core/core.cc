@@ -395,8 +395,8 @@ std::string Core::audit(bool settled) const {
   if (std::string wrong = calls_.audit(); !wrong.empty()) return wrong;
   if (output_at_ > output_.size()) return "more output was written than there is";
   if (!wants_socket() && !(output_.empty() && input_.empty())) return "bytes without a connection";
-  if (const std::size_t left = calls_.left_over(); settled && open() && left > 0) {
-    return format("{} sequences are held for calls that have ended", left);
+  if (settled && open() && calls_.cancelling() > 0) {
+    return format("{} Cancels have no reply", calls_.cancelling());
   }
   return {};
 }

@@ -127,8 +127,8 @@ class Core {
   /// Returns a text for users that says how long there has been no session, and why.
   std::string absence(TimePoint now) const;
   CoreStats stats(TimePoint now) const;
-  /// Recounts the books. Returns what does not agree; empty if all does. `settled`: the daemon has
-  /// had time to reply, so nothing may be left of calls that were abandoned.
+  /// Recounts the books. Returns the first contradiction, or an empty text if there is none. If
+  /// `settled`, the daemon has had time to reply, so each Cancel must have its reply.
   std::string audit(bool settled) const;
 
  private:

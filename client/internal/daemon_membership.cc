@@ -265,7 +265,8 @@ std::shared_ptr<void> DaemonMembership::take_turn(Duration timeout) {
     case Waited::ready:
       break;
     case Waited::late:
-      throw_failure(failure(Code::timed_out, "another thread joins group \"{}\" for more than {}",
+      throw_failure(failure(Code::timed_out,
+                            "another thread has been joining group \"{}\" for more than {}",
                             group(), human(timeout)));
     case Waited::ended_by_caller:
       throw_failure(ended_by_caller());

@@ -3,13 +3,12 @@
 command ends with one of its exit codes and a sentence, and asks the next daemon if it may."""
 import itertools
 import json
-import os
 import socket
-import subprocess
 import threading
 import unittest
 
-from daemon import BIN, SLOWDOWN, reserve_port
+from c10ddctl_test import ctl
+from daemon import reserve_port
 
 COMMANDS = (("status",), ("daemons",), ("jobs",), ("job", "j"), ("move", "j", "127.0.0.1:1"), ("rm", "j"),
             ("rm", "--idle", "1s"))
@@ -54,13 +53,6 @@ class Fake:
         self.listener.close()
         for connection in self.silent:
             connection.close()
-
-
-def ctl(*words, timeout="5"):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("C10DD_")}
-    done = subprocess.run([os.path.join(BIN, "c10ddctl"), "--timeout", timeout, *words], env=environment, check=False,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * SLOWDOWN)
-    return done.returncode, done.stdout, done.stderr
 
 
 RUN = {"job": "j", "run": "", "revision": 3, "sessions": 0, "idle_seconds": 9999, "keys": 1,
@@ -130,11 +122,11 @@ class Fakes(unittest.TestCase):
         for first in (None, b"HTTP/1.1 200"):
             with Fake(first) as bad, Fake(page) as good:
                 for words in COMMANDS[1:4]:
-                    code, _, error = ctl("--daemon", f"{bad.address},{good.address}", *words, timeout="0.2")
+                    code, _, error = ctl("--daemon", f"{bad.address},{good.address}", "--timeout", "0.2", *words)
                     self.assertEqual(0, code, (words, first, error))
             for words in (COMMANDS[4], COMMANDS[5]):
                 with Fake(first) as bad, Fake(page) as good:
-                    code, _, error = ctl("--daemon", f"{bad.address},{good.address}", *words, timeout="0.2")
+                    code, _, error = ctl("--daemon", f"{bad.address},{good.address}", "--timeout", "0.2", *words)
                     self.assertEqual(75, code, (words, first, error))
                     self.assertIn("whether it has done this is not known", error)
                     self.assertEqual([], good.asked)

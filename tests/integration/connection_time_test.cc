@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client's connection does while time passes: a full socket costs no processor time, and a
-// periodic request waits for the reply to the last one.
+// Tests what a client's connection does while real time passes, so these tests sleep: a full socket
+// costs no processor time, and a periodic request waits for the reply to the last one.
 #include "client/internal/connection.h"
 
 #include <gtest/gtest.h>
@@ -22,10 +22,6 @@ using namespace std::chrono_literals;
 using test::FakeReply;
 
 constexpr Duration kPatience = 60s;
-
-CoreOptions at(const FakeDaemon& daemon) { return {{daemon.address()}, Hello{}, 1}; }
-
-std::optional<Request> nothing(bool) { return std::nullopt; }
 
 TEST(ConnectionTime, AFullSocketCostsNoProcessorTime) {
   std::promise<void> ends;

@@ -69,8 +69,8 @@ def read(build, tree):
     return found
 
 
-def to_json(coverage, fast_lines):
-    """`fast_lines`: the executed lines of each file by the fast tests alone."""
-    return json.dumps({"lines": {file: sorted(lines) for file, lines in coverage.lines.items()},
-                       "fast": {file: sorted(lines) for file, lines in fast_lines.items()},
-                       "never_called": coverage.never_called()})
+def as_lists(coverage, fast_lines):
+    """Returns what mutate.py stores. `fast_lines` has the lines that the fast tests alone execute."""
+    return {"lines": {file: sorted(lines) for file, lines in coverage.lines.items()},
+            "fast": {file: sorted(lines) for file, lines in fast_lines.items()},
+            "never_called": coverage.never_called()}

@@ -130,8 +130,7 @@ def learn():
     if failing:
         print(f"left out, because they fail without a fault: {', '.join(failing)}", flush=True)
     covered.merge(coverage.read(BUILD, TREE))
-    learned = json.loads(coverage.to_json(covered, fast))
-    LEARNED.write_text(json.dumps({**learned, "failing": failing}))
+    LEARNED.write_text(json.dumps({**coverage.as_lists(covered, fast), "failing": failing}))
 
 
 def below(name, paths):

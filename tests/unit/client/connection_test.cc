@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection of a client, with its thread and its socket, to a daemon that replies late, in
-// another order, wrongly, in parts or not at all.
+// Tests the connection of a client, with its thread and its socket, over a daemon that replies
+// late, in another order, wrongly, in parts or not at all.
 #include "client/internal/connection.h"
 
 #include <gtest/gtest.h>
@@ -14,21 +14,19 @@
 
 #include "protocol/ops.h"
 #include "tests/unit/client/fake_daemon.h"
+#include "tests/unit/comes_true.h"
 #include "tests/unit/slowdown.h"
 
 namespace c10dd::client {
 namespace {
 
 using namespace std::chrono_literals;
+using test::comes_true;
 using test::FakeReply;
 using Then = FakeReply::Then;
 using Clock = std::chrono::steady_clock;
 
 constexpr Duration kPatience = 60s;
-
-CoreOptions at(const FakeDaemon& daemon) { return {{daemon.address()}, Hello{}, 1}; }
-
-std::optional<Request> nothing(bool) { return std::nullopt; }
 
 Reply value(const std::string& text) { return ReplyBody(Value{text}); }
 
@@ -41,17 +39,6 @@ std::optional<FakeReply> echo(const Sent& asked) {
   const auto* get = std::get_if<Get>(&asked.request);
   if (get == nullptr) return std::nullopt;
   return FakeReply{reply_to(asked, value(std::string(get->key)))};
-}
-
-/// Waits until the condition holds. Returns false after kPatience.
-template <class Condition>
-bool comes_true(Condition&& condition) {
-  const auto end = Clock::now() + kPatience;
-  while (!condition()) {
-    if (Clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 TEST(ConnectionTest, ARequestThatFillsTheSocketGoesOnAsSoonAsThereIsRoom) {

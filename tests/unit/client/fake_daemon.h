@@ -63,4 +63,10 @@ class FakeDaemon {
   test::FakeServer server_;
 };
 
+/// The options of a core that connects to the daemon.
+inline CoreOptions at(const FakeDaemon& daemon) { return {{daemon.address()}, Hello{}, 1}; }
+
+/// A Connection::Periodic that sends nothing.
+inline std::optional<Request> nothing(bool) { return std::nullopt; }
+
 }  // namespace c10dd::client

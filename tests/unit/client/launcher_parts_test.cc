@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of c10drun that touch processes, threads and addresses: the warden, calls in the
+// Tests the parts of c10drun that touch processes, threads and addresses: the warden, calls in the
 // background, the address that a node names.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,22 +21,13 @@
 #include "client/launcher/background.h"
 #include "client/launcher/warden.h"
 #include "protocol/address.h"
+#include "tests/unit/comes_true.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::run {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};
-
-template <class Condition>
-bool comes_true(Condition&& condition) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
+using test::comes_true;
 
 // ---- warden ------------------------------------------------------------------------------------
 
@@ -70,10 +61,9 @@ void expect_warden_cleans_up(void (*ends)()) {
   const pid_t forgotten = start_group();
   const pid_t launcher = fork();
   if (launcher == 0) {
-    const Warden warden(folder);
-    Warden& named = const_cast<Warden&>(warden);
-    for (const pid_t group : {first, forgotten, second}) named.watch(group);
-    named.forget(forgotten);
+    Warden warden(folder);
+    for (const pid_t group : {first, forgotten, second}) warden.watch(group);
+    warden.forget(forgotten);
     ends();
     _exit(0);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A membership over a daemon that refuses, is silent, tells old news or lies about the members.
+// Tests a membership over a daemon that refuses, is silent, tells old news or lies about the
+// members.
 #include "client/membership.h"
 
 #include <gtest/gtest.h>
@@ -17,11 +18,13 @@
 #include "protocol/fields.h"
 #include "protocol/group_ops.h"
 #include "tests/unit/client/fake_daemon.h"
+#include "tests/unit/comes_true.h"
 
 namespace c10dd::client {
 namespace {
 
 using namespace std::chrono_literals;
+using test::comes_true;
 using test::FakeReply;
 
 constexpr auto kPatience = 60s;
@@ -135,7 +138,7 @@ class FakeGroup {
 
 using Treats = FakeGroup::Treats;
 
-class MembershipTest : public testing::Test {
+class MembershipOverFakes : public testing::Test {
  protected:
   std::shared_ptr<Membership> join(std::chrono::nanoseconds timeout = kPatience,
                                    std::chrono::nanoseconds ttl = 30s) {
@@ -144,15 +147,6 @@ class MembershipTest : public testing::Test {
     options.ttl = ttl;
     options.timeout = timeout;
     return client_->rendezvous(options);
-  }
-  template <class Condition>
-  static bool comes_true(Condition&& condition) {
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
   }
   /// Sends requests, each of which brings a status, until the member knows this one.
   static bool hears(Membership& member, const std::string& reason) {
@@ -175,7 +169,7 @@ class MembershipTest : public testing::Test {
   std::shared_ptr<Client> client_ = Client::connect(group_.url());
 };
 
-TEST_F(MembershipTest, LeavesWhenItIsDestroyedUnlessItHasLeft) {
+TEST_F(MembershipOverFakes, LeavesWhenItIsDestroyedUnlessItHasLeft) {
   join().reset();
   EXPECT_EQ(group_.asked(Leave::op.code), 1);
   const auto member = join();
@@ -185,7 +179,7 @@ TEST_F(MembershipTest, LeavesWhenItIsDestroyedUnlessItHasLeft) {
   EXPECT_EQ(group_.asked(Leave::op.code), 2);
 }
 
-TEST_F(MembershipTest, ALeaveThatWasRefusedHasNotLeft) {
+TEST_F(MembershipOverFakes, ALeaveThatWasRefusedHasNotLeft) {
   auto member = join();
   group_.treat(Leave::op.code, Treats::refuses);
   EXPECT_THROW(member->leave("maintenance"), InvalidArgument);
@@ -194,7 +188,7 @@ TEST_F(MembershipTest, ALeaveThatWasRefusedHasNotLeft) {
   EXPECT_EQ(group_.asked(Leave::op.code), 2) << "it leaves at its end";
 }
 
-TEST_F(MembershipTest, AJoinIsWithdrawnIfItsReplyHasNotComeAndOnlyThen) {
+TEST_F(MembershipOverFakes, AJoinIsWithdrawnIfItsReplyHasNotComeAndOnlyThen) {
   group_.treat(Join::op.code, Treats::refuses);
   EXPECT_THROW(join(), InvalidArgument);
   EXPECT_EQ(group_.asked(Leave::op.code), 0);
@@ -205,7 +199,7 @@ TEST_F(MembershipTest, AJoinIsWithdrawnIfItsReplyHasNotComeAndOnlyThen) {
   EXPECT_EQ(join()->rank(), 1u);
 }
 
-TEST_F(MembershipTest, TellsEachNewStatusOnceAndNoOldOne) {
+TEST_F(MembershipOverFakes, TellsEachNewStatusOnceAndNoOldOne) {
   const auto member = join();
   std::mutex mutex;
   std::vector<std::string> heard;
@@ -230,7 +224,7 @@ TEST_F(MembershipTest, TellsEachNewStatusOnceAndNoOldOne) {
   EXPECT_EQ(heard.size(), 3u);
 }
 
-TEST_F(MembershipTest, WatchesAgainAfterAWatchThatWasRefused) {
+TEST_F(MembershipOverFakes, WatchesAgainAfterAWatchThatWasRefused) {
   group_.treat(WatchGroup::op.code, Treats::refuses);
   const auto member = join();
   EXPECT_TRUE(comes_true([&] { return group_.asked(WatchGroup::op.code) >= 3; }));
@@ -239,7 +233,7 @@ TEST_F(MembershipTest, WatchesAgainAfterAWatchThatWasRefused) {
   EXPECT_TRUE(hears(*member, "rank 0 is lost"));
 }
 
-TEST_F(MembershipTest, ReadsTheMembersOnceForEachGeneration) {
+TEST_F(MembershipOverFakes, ReadsTheMembersOnceForEachGeneration) {
   group_.pages_of(1);
   const auto member = join();
   const std::vector<Member> members = member->members();
@@ -253,7 +247,7 @@ TEST_F(MembershipTest, ReadsTheMembersOnceForEachGeneration) {
   EXPECT_EQ(group_.asked(ReadMembers::op.code), 4);
 }
 
-TEST_F(MembershipTest, RefusesAPageOfMembersThatIsDamagedOrEmpty) {
+TEST_F(MembershipOverFakes, RefusesAPageOfMembersThatIsDamagedOrEmpty) {
   const auto member = join();
   group_.pages_of(2, true);
   EXPECT_EQ(test::error_of([&] { member->members(); }).first, Code::malformed);
@@ -263,7 +257,7 @@ TEST_F(MembershipTest, RefusesAPageOfMembersThatIsDamagedOrEmpty) {
   EXPECT_EQ(member->members().size(), 2u);
 }
 
-TEST_F(MembershipTest, IsFencedWhileTheDaemonDoesNotReplyUntilItHasJoinedAgain) {
+TEST_F(MembershipOverFakes, IsFencedWhileTheDaemonDoesNotReplyUntilItHasJoinedAgain) {
   const auto member = join(kPatience, 500ms);
   std::atomic<int> fences = 0;
   const auto listening =
@@ -282,7 +276,7 @@ TEST_F(MembershipTest, IsFencedWhileTheDaemonDoesNotReplyUntilItHasJoinedAgain) 
   }
 }
 
-TEST_F(MembershipTest, IsNotFencedOnceItHasLeft) {
+TEST_F(MembershipOverFakes, IsNotFencedOnceItHasLeft) {
   const auto member = join(kPatience, 500ms);
   member->leave("maintenance");
   group_.treat(Ping::op.code, Treats::ignores);
@@ -291,7 +285,7 @@ TEST_F(MembershipTest, IsNotFencedOnceItHasLeft) {
   EXPECT_FALSE(member->state().fenced);
 }
 
-TEST_F(MembershipTest, TwoThreadsJoinOneAfterTheOther) {
+TEST_F(MembershipOverFakes, TwoThreadsJoinOneAfterTheOther) {
   const auto member = join();
   group_.treat(Join::op.code, Treats::ignores);
   auto first = std::async(std::launch::async, [&] { EXPECT_THROW(member->next(), Error); });

@@ -15,12 +15,14 @@
 #include <thread>
 
 #include "store/rocks/mark_writer.h"
+#include "tests/unit/comes_true.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::store {
 namespace {
 
 using Found = HighWaterFile::Found;
+using test::comes_true;
 
 const HighWaterMark kMark{
     1000, 9, 3, 700, 12, HighWaterMark::Holds::this_boot, 77, HighWaterMark::Renewal::restored};
@@ -43,17 +45,6 @@ class HighWater : public testing::Test {
 
   TemporaryDirectory directory_;
 };
-
-/// Waits until the condition holds. Returns false after 30 s.
-template <class Condition>
-bool comes_true(Condition&& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 TEST(HighWaterSlot, ComesBackAsItWas) {
   const Result<HighWaterSlot> slot = decode_high_water_slot(encode_high_water_slot({5, kMark}));
