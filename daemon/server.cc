@@ -169,22 +169,8 @@ std::vector<std::string> Server::advertised_addresses() const {
 }
 
 std::shared_ptr<LaunchRuns> Server::make_launches(const std::string& job) {
-  LaunchRuns::Directory directory;
-  directory.open = [this, job](const std::string& run, const std::string& address) -> Result<void> {
-    const auto number = host_->directory().open_volatile(job, run, address);
-    if (!number) return number.error();
-    return {};
-  };
-  directory.end = [this, job](const std::string& run) {
-    host_->directory().end_volatile(job, run);
-  };
-  directory.resume = [this, job](const std::string& run, const std::string& address) {
-    host_->directory().resume_volatile(job, run, address);
-  };
-  directory.keeps = [this, job](const std::string& run) {
-    return host_->directory().keeps_volatile(job, run);
-  };
-  directory.now = [this] { return shards_->first().host().job_time(); };
+  LaunchRuns::Directory directory = core::JobLaunches::volatile_runs(
+      host_->directory(), job, [this] { return shards_->first().host().job_time(); });
   return std::make_shared<LaunchRuns>(loop_, job, std::move(directory), make_claim(job, ""));
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 /// Fills the fields that barriers and exchanges have in common, except the sequence.
 template <class Op, class Options>
-void fill(Op& request, const std::string& name, const Options& options, Bound bound) {
+void fill(Op& request, const std::string& name, const Options& options, Bound&& bound) {
   request.name = name;
   request.generation = options.generation;
   request.rank = options.rank;

@@ -25,109 +25,105 @@ std::string in_help(const Option& option) {
   return text + (standard.empty() ? "" : "\n" + indent + "default " + standard) + "\n";
 }
 
+const std::vector<Option> kOptions = {
+    {{"--nproc", "--nproc-per-node"}, "N", "workers on this node, 1 to 1024", &Words::nproc},
+    {{"--nnodes"},
+     "N or MIN:MAX",
+     "number of nodes; with a range the job continues with fewer nodes\nand accepts more",
+     &Words::nnodes},
+    {{"--node-rank"},
+     "N",
+     "fixed rank of this node; must then be given on every node. Without\n"
+     "it, c10drun assigns ranks, and a node keeps its rank",
+     &Words::node_rank},
+    {{"--max-restarts"},
+     "N",
+     "how many failures restart the workers; a node that joins or leaves\n"
+     "does not count",
+     &Words::max_restarts},
+    {{"--max-flaps"},
+     "N",
+     "how often this host may be lost within a minute of joining; it waits\n"
+     "longer each time before it joins again",
+     &Words::max_flaps},
+    {{"--daemon", "--rdzv-endpoint"},
+     "HOST:PORT[,HOST:PORT...]",
+     "address of the c10dd daemon that connects the nodes, or addresses\n"
+     "of several daemons of one engine, or c10dd://HOST:PORT/JOB;\n"
+     "default C10DD_URL, C10DD_ADDR, else 127.0.0.1:29500",
+     &Words::daemon},
+    {{"--standalone"}, "", "run on one node, with its own daemon", &Words::standalone},
+    {{"--job", "--rdzv-id"},
+     "NAME",
+     "name of the job, the same on all nodes; default the job of the URL,\n"
+     "C10DD_JOB, slurm-<id>, or on one node a unique name",
+     &Words::job},
+    {{"--run"},
+     "ID",
+     "this incarnation of the job; default C10DD_RUN, requeue-<n> in\nSlurm, otherwise empty",
+     &Words::run},
+    {{"-m", "--module"}, "", "PROGRAM is a module: run python3 -u -m PROGRAM", &Words::module},
+    {{"--no-python"}, "", "execute PROGRAM directly, even if it ends with .py", &Words::no_python},
+    {{"--log-dir"},
+     "DIR",
+     "also write DIR/LAUNCH/GENERATION/RANK/stdout.log and stderr.log;\n"
+     "every launch has its own folder",
+     &Words::log_dir},
+    {{"--no-prefix"}, "", "print the lines of the workers without [RANK]", &Words::no_prefix},
+    {{"--no-console"}, "", "do not print the output of the workers", &Words::no_console},
+    {{"--local-ranks-filter"},
+     "LIST",
+     "print only the output of workers with these local ranks, for\nexample 0,2",
+     &Words::local_ranks},
+    {{"--grace", "--shutdown-timeout"},
+     "TIME",
+     "time from SIGTERM to SIGKILL, for example 500ms, 15s, 10m or 2h; a\n"
+     "number without a unit is seconds",
+     &Words::grace},
+    {{"--last-call"},
+     "TIME",
+     "how long to wait for more nodes after MIN have joined",
+     &Words::last_call},
+    {{"--join-timeout"}, "TIME", "how long to wait for MIN nodes", &Words::join_timeout},
+    {{"--connect-timeout"}, "TIME", "how long to wait for the daemon", &Words::connect_timeout},
+    {{"--exit-timeout"},
+     "TIME",
+     "how long to wait for the workers of other nodes when those of this\n"
+     "node have ended with 0",
+     &Words::exit_timeout},
+    {{"--stdin"},
+     "RANK",
+     "the worker that reads the standard input of c10drun; default the\n"
+     "only worker, if it is a terminal",
+     &Words::stdin_rank},
+    {{"--labels"},
+     "NAME=VALUE",
+     "label of this node that other nodes can read; repeatable",
+     &Words::labels},
+    {{"--domain"},
+     "NAME",
+     "topology domain, for example a rack or an NVLink domain: its nodes\nget contiguous ranks",
+     &Words::domain},
+    {{"--local-addr"},
+     "ADDRESS",
+     "address at which other nodes reach this one; default the local\n"
+     "address of its connection to the daemon",
+     &Words::local_address},
+    {{"--role"}, "NAME", "value of ROLE_NAME in the workers' environment", &Words::role},
+    {{"--store"},
+     "WHERE",
+     "where PyTorch's workers find their store: proxy is the daemon, through\n"
+     "a port of this node, so that they survive its death; rank0 is a\n"
+     "server in rank 0, as with torchrun",
+     &Words::store},
+    {{"--show"}, "", "print the options, and where each comes from, and exit", &Words::show},
+    {{"-h", "--help"}, "", "print this help and exit", &Words::help},
+    {{"--version"}, "", "print the version and exit", &Words::version},
+};
+
 }  // namespace
 
-const std::vector<Option>& all_options() {
-  static const std::vector<Option> options = {
-      {{"--nproc", "--nproc-per-node"}, "N", "workers on this node, 1 to 1024", &Words::nproc},
-      {{"--nnodes"},
-       "N or MIN:MAX",
-       "number of nodes; with a range the job continues with fewer nodes\nand accepts more",
-       &Words::nnodes},
-      {{"--node-rank"},
-       "N",
-       "fixed rank of this node; must then be given on every node. Without\n"
-       "it, c10drun assigns ranks, and a node keeps its rank",
-       &Words::node_rank},
-      {{"--max-restarts"},
-       "N",
-       "how many failures restart the workers; a node that joins or leaves\n"
-       "does not count",
-       &Words::max_restarts},
-      {{"--max-flaps"},
-       "N",
-       "how often this host may be lost within a minute of joining; it waits\n"
-       "longer each time before it joins again",
-       &Words::max_flaps},
-      {{"--daemon", "--rdzv-endpoint"},
-       "HOST:PORT[,HOST:PORT...]",
-       "address of the c10dd daemon that connects the nodes, or addresses\n"
-       "of several daemons of one engine, or c10dd://HOST:PORT/JOB;\n"
-       "default C10DD_URL, C10DD_ADDR, else 127.0.0.1:29500",
-       &Words::daemon},
-      {{"--standalone"}, "", "run on one node, with its own daemon", &Words::standalone},
-      {{"--job", "--rdzv-id"},
-       "NAME",
-       "name of the job, the same on all nodes; default the job of the URL,\n"
-       "C10DD_JOB, slurm-<id>, or on one node a unique name",
-       &Words::job},
-      {{"--run"},
-       "ID",
-       "this incarnation of the job; default C10DD_RUN, requeue-<n> in\nSlurm, otherwise empty",
-       &Words::run},
-      {{"-m", "--module"}, "", "PROGRAM is a module: run python3 -u -m PROGRAM", &Words::module},
-      {{"--no-python"},
-       "",
-       "execute PROGRAM directly, even if it ends with .py",
-       &Words::no_python},
-      {{"--log-dir"},
-       "DIR",
-       "also write DIR/LAUNCH/GENERATION/RANK/stdout.log and stderr.log;\n"
-       "every launch has its own folder",
-       &Words::log_dir},
-      {{"--no-prefix"}, "", "print the lines of the workers without [RANK]", &Words::no_prefix},
-      {{"--no-console"}, "", "do not print the output of the workers", &Words::no_console},
-      {{"--local-ranks-filter"},
-       "LIST",
-       "print only the output of workers with these local ranks, for\nexample 0,2",
-       &Words::local_ranks},
-      {{"--grace", "--shutdown-timeout"},
-       "TIME",
-       "time from SIGTERM to SIGKILL, for example 500ms, 15s, 10m or 2h; a\n"
-       "number without a unit is seconds",
-       &Words::grace},
-      {{"--last-call"},
-       "TIME",
-       "how long to wait for more nodes after MIN have joined",
-       &Words::last_call},
-      {{"--join-timeout"}, "TIME", "how long to wait for MIN nodes", &Words::join_timeout},
-      {{"--connect-timeout"}, "TIME", "how long to wait for the daemon", &Words::connect_timeout},
-      {{"--exit-timeout"},
-       "TIME",
-       "how long to wait for the workers of other nodes when those of this\n"
-       "node have ended with 0",
-       &Words::exit_timeout},
-      {{"--stdin"},
-       "RANK",
-       "the worker that reads the standard input of c10drun; default the\n"
-       "only worker, if it is a terminal",
-       &Words::stdin_rank},
-      {{"--labels"},
-       "NAME=VALUE",
-       "label of this node that other nodes can read; repeatable",
-       &Words::labels},
-      {{"--domain"},
-       "NAME",
-       "topology domain, for example a rack or an NVLink domain: its nodes\nget contiguous ranks",
-       &Words::domain},
-      {{"--local-addr"},
-       "ADDRESS",
-       "address at which other nodes reach this one; default the local\n"
-       "address of its connection to the daemon",
-       &Words::local_address},
-      {{"--role"}, "NAME", "value of ROLE_NAME in the workers' environment", &Words::role},
-      {{"--store"},
-       "WHERE",
-       "where PyTorch's workers find their store: proxy is the daemon, through\n"
-       "a port of this node, so that they survive its death; rank0 is a\n"
-       "server in rank 0, as with torchrun",
-       &Words::store},
-      {{"--show"}, "", "print the options, and where each comes from, and exit", &Words::show},
-      {{"-h", "--help"}, "", "print this help and exit", &Words::help},
-      {{"--version"}, "", "print the version and exit", &Words::version},
-  };
-  return options;
-}
+const std::vector<Option>& all_options() { return kOptions; }
 
 const std::vector<TorchrunFlag>& torchrun_flags() {
   constexpr std::string_view kLogs = "search the files of --log-dir instead, for example with grep";

@@ -47,7 +47,7 @@ std::string find_program(const std::string& name, const std::string& search) {
   int error = 0;      // why not
   std::istringstream folders(search);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+    std::string path = (folder.empty() ? "." : folder) + "/" + name;
     const int why = why_not(path);
     if (why == 0) return path;
     if (why == ENOENT || why == ENOTDIR || !found.empty()) continue;

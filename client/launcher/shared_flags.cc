@@ -72,7 +72,7 @@ std::vector<std::string> agents(JobStore& store) {
 std::string disagreement(JobStore& store, const SharedFlags& flags) {
   for (const std::string& key : store.list(kPrefix)) {
     const SharedFlags there = decode_flags(store.get(key, std::chrono::seconds(1)));
-    const std::string text = difference(flags, there, key.substr(kPrefix.size()));
+    std::string text = difference(flags, there, key.substr(kPrefix.size()));
     if (!text.empty()) return text;
   }
   return {};

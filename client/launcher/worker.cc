@@ -117,7 +117,7 @@ Worker::Worker(boost::asio::io_context& loop, Console& console, std::uint32_t ra
 }
 
 /// Calls `then` when the process has ended, or was abandoned.
-void Worker::await_end(std::function<void()> then) {
+void Worker::await_end(const std::function<void()>& then) {
   if (process_.is_open()) {
     return process_.async_wait(
         stream_descriptor::wait_read,

@@ -81,7 +81,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   const LastLines& last() const { return error_.last().empty() ? out_.last() : error_.last(); }
 
  private:
-  void await_end(std::function<void()> then);
+  void await_end(const std::function<void()>& then);
 
   std::uint32_t rank_;
   Child child_;

@@ -99,7 +99,7 @@ class KeySpace {
   /// Hashes and compares keys, and the entries that have them.
   struct Hash {
     using is_transparent = void;  // NOLINT(readability-identifier-naming)
-    using is_avalanching = void;
+    using is_avalanching = void;  // NOLINT(readability-identifier-naming)
     std::size_t operator()(std::string_view key) const { return hash_of(key); }
     std::size_t operator()(const Entries::iterator& at) const { return hash_of(at->first); }
   };

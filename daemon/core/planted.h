@@ -70,6 +70,8 @@ enum class Planted {
   short_takeover,           ///< fault: after a takeover, members have the time of a restart
   claim_past_lease,         ///< fault: a daemon whose lease is over binds connections
   deposed_untold,           ///< fault: connections stay with a daemon that has lost the job
+  claim_kept,               ///< fault: a daemon keeps its claim on a job without connections
+  ended_stays_bound,        ///< fault: a connection that has ended still counts for its run
   lease_ignored,            ///< fault: a daemon whose lease is over goes on answering
   confirmation_skipped,     ///< fault: a shared engine is not asked which daemon owns the job
   resume_forgotten,         ///< fault: Job::resume() is not called after a restore

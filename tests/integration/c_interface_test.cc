@@ -35,7 +35,7 @@ struct Failed : c10dd_error {
 /// How long a call may take, and a function that it asks.
 struct Asking : c10dd_call {
   explicit Asking(std::function<bool()> go = {}, std::int64_t timeout = -1)
-      : c10dd_call C10DD_CALL_INIT, goes_on(std::move(go)) {
+      : c10dd_call C10DD_CALL_INIT, goes_on(std::move(go)) {  // NOLINT(*-uninitialized*)
     timeout_ns = timeout;
     context = this;
     if (goes_on) {

@@ -39,7 +39,7 @@ class OutageTest : public testing::Test {
     options.timeout = 60s;
     return options;
   }
-  static Joining join(std::shared_ptr<Client> client, const RendezvousOptions& options) {
+  static Joining join(const std::shared_ptr<Client>& client, const RendezvousOptions& options) {
     return std::async(std::launch::async,
                       [client, options] { return client->rendezvous(options); });
   }

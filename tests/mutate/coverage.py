@@ -56,11 +56,22 @@ def reports_of(data, folder):
     return [file for line in text.decode().splitlines() for file in json.loads(line)["files"]]
 
 
-def read(build, tree):
-    """Returns the Coverage of the product's files, from the counts below `build`."""
+def link_notes(counts, build):
+    """Puts the notes of the compiler beside the counts, where gcov looks for them."""
+    for data in counts.rglob("*.gcda"):
+        notes = data.with_suffix(".gcno")
+        if not notes.exists():
+            notes.symlink_to(build / notes.relative_to(counts / build.relative_to("/")))
+
+
+def read(counts, build, tree):
+    """Returns the Coverage of the product's files, from the counts below `counts`: the build folder,
+    or a folder that GCOV_PREFIX has named. All three are absolute paths."""
     found = Coverage()
+    if counts != build:
+        link_notes(counts, build)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for reports in pool.map(lambda data: reports_of(data, build), sorted(build.rglob("*.gcda"))):
+        for reports in pool.map(lambda data: reports_of(data, build), sorted(counts.rglob("*.gcda"))):
             for report in reports:
                 # -ffile-prefix-map makes the names relative to the tree
                 name = os.path.relpath(os.path.join(tree, report["file"]), tree)
@@ -69,8 +80,10 @@ def read(build, tree):
     return found
 
 
-def as_lists(coverage, fast_lines):
-    """Returns what mutate.py stores. `fast_lines` has the lines that the fast tests alone execute."""
-    return {"lines": {file: sorted(lines) for file, lines in coverage.lines.items()},
-            "fast": {file: sorted(lines) for file, lines in fast_lines.items()},
+def as_lists(coverage, by_program):
+    """Returns what mutate.py stores. `by_program` has the Coverage of each fast test program alone."""
+    def lists(lines):
+        return {file: sorted(numbers) for file, numbers in lines.items() if numbers}
+    return {"lines": lists(coverage.lines),
+            "fast": {program: lists(one.lines) for program, one in by_program.items()},
             "never_called": coverage.never_called()}

@@ -47,8 +47,13 @@ class Counts(unittest.TestCase):
             subprocess.run(["c++", "--coverage", "-O0", f"-ffile-prefix-map={tree}/=", "-c", tree / "client/box.cc",
                             "-o", "box.o"], cwd=build, check=True)
             subprocess.run(["c++", "--coverage", "box.o", "-o", "box"], cwd=build, check=True)
-            subprocess.run([build / "box"], cwd=build, check=True, env={**os.environ, "GCOV_PREFIX": ""})
-            found = coverage.read(build, tree)
+            for counts in (build, tree / "apart"):
+                prefix = "" if counts == build else str(counts)
+                subprocess.run([build / "box"], cwd=build, check=True, env={**os.environ, "GCOV_PREFIX": prefix})
+            found = coverage.read(build, build, tree)
+            apart = coverage.read(tree / "apart", build, tree)
+        self.assertEqual(found.lines, apart.lines)
+        self.assertEqual(found.functions, apart.functions)
         lines = found.lines["client/box.cc"]
         self.assertTrue({3, 6, 10} <= lines, lines)
         self.assertNotIn(7, lines)

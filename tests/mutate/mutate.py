@@ -8,8 +8,9 @@ find. A fault that survives is in a line whose result no test checks.
 
 Works on a copy of the sources in build-mutate/, so the tree does not change. The copy is built with
 gcov, and a first run of all tests tells which lines and functions are executed; --relearn repeats
-it. Faults are looked for by the fast unit tests if these execute the line, else by the integration
-tests; with --all-tests by all tests. --functions lists the functions that no test executes.
+it. Faults are looked for by the programs of fast unit tests that execute the line, if there are any,
+else by the integration tests; with --all-tests by all tests. --functions lists the functions that no
+test executes.
 Exit code 1 if a fault survived, 2 if the arguments or the tree cannot be used.
 """
 
@@ -34,6 +35,7 @@ WORK = ROOT / "build-mutate"
 TREE = WORK / "tree"
 BUILD = WORK / "build"
 LEARNED = WORK / "learned.json"
+COUNTS = WORK / "counts"  # of each test program, while it learns
 FAST = ["-L", "unit", "-LE", "redis", "-E", "^sim_planted$|fuzz_|torture"]
 # Tests of the tree itself, and those that build or install it, know nothing of a fault in a program.
 SLOW = ["-L", "integration|redis|sim", "-LE", "tidy|gpu", "-E", "^wheel_test$|^install_test$|^dev_test$"]
@@ -88,8 +90,9 @@ def configure():
                     "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"], check=True)
 
 
-def build(limit=BUILD_LIMIT):
-    return run(["cmake", "--build", BUILD, "--parallel", str(os.cpu_count())], limit)
+def build(limit=BUILD_LIMIT, targets=()):
+    return run(["cmake", "--build", BUILD, "--parallel", str(os.cpu_count()),
+                *(["--target", *targets] if targets else [])], limit)
 
 
 def forget_counts():
@@ -98,14 +101,34 @@ def forget_counts():
         old.unlink()
 
 
-def test(which, limit, *, skipped=(), stop=True):
+def test(which, limit, *, skipped=(), stop=True, environment=None):
     """Runs tests. Returns the exit code and the end of the output."""
     forget_counts()
     words = list(which)
     if skipped:
         words[words.index("-E") + 1] += "".join(f"|^{re.escape(name)}$" for name in skipped)
     return run(["ctest", "--test-dir", BUILD, "--parallel", str(os.cpu_count()),
-                *(["--stop-on-failure"] if stop else []), *words], limit)
+                *(["--stop-on-failure"] if stop else []), *words], limit,
+               env={**os.environ, **(environment or {})})
+
+
+def fast_programs():
+    """Returns the numbers of the fast tests by the program that has them: a target of the build."""
+    listed = subprocess.run(["ctest", "--test-dir", BUILD, "--show-only=json-v1"], check=True,
+                            capture_output=True, text=True).stdout
+    numbers = {test["name"]: at for at, test in enumerate(json.loads(listed)["tests"], 1)}
+    listed = subprocess.run(["ctest", "--test-dir", BUILD, "--show-only=json-v1", *FAST], check=True,
+                            capture_output=True, text=True).stdout
+    programs = {}
+    for one in json.loads(listed)["tests"]:
+        program = Path(one["command"][0])
+        target = program.name if program.is_relative_to(BUILD) else "all"  # a script
+        programs.setdefault(target, []).append(numbers[one["name"]])
+    return programs
+
+
+def run_fast(numbers, limit, **more):
+    return test(["--timeout", "60", "-I", "0,0,0," + ",".join(map(str, numbers))], limit, **more)
 
 
 def failed_in(output):
@@ -116,12 +139,17 @@ def failed_in(output):
 
 def learn():
     """Finds out by gcov what the tests execute, and stores it in LEARNED."""
-    print("running the fast tests", flush=True)
-    code, output = test([*FAST, "--timeout", "60"], FAST_LIMIT * 4)
-    if code != 0:
-        give_up(f"the fast tests fail without a fault:\n{output}")
-    covered = coverage.read(BUILD, TREE)
-    fast = {file: set(lines) for file, lines in covered.lines.items()}
+    covered, by_program = coverage.Coverage(), {}
+    shutil.rmtree(COUNTS, ignore_errors=True)
+    for program, numbers in fast_programs().items():
+        print(f"running {len(numbers)} fast tests of {program}", flush=True)
+        counts = COUNTS / program
+        code, output = run_fast(numbers, FAST_LIMIT * 4, environment={"GCOV_PREFIX": str(counts)})
+        if code != 0:
+            give_up(f"the fast tests fail without a fault:\n{output}")
+        by_program[program] = coverage.read(counts, BUILD, TREE)
+        covered.merge(by_program[program])
+        shutil.rmtree(counts, ignore_errors=True)
     print("running the other tests", flush=True)
     code, output = test(SLOW, SLOW_LIMIT, stop=False)
     failing = [name for name, _ in failed_in(output)]
@@ -129,8 +157,8 @@ def learn():
         give_up(f"the tests did not end within {SLOW_LIMIT} s")
     if failing:
         print(f"left out, because they fail without a fault: {', '.join(failing)}", flush=True)
-    covered.merge(coverage.read(BUILD, TREE))
-    LEARNED.write_text(json.dumps({**coverage.as_lists(covered, fast), "failing": failing}))
+    covered.merge(coverage.read(BUILD, BUILD, TREE))
+    LEARNED.write_text(json.dumps({**coverage.as_lists(covered, by_program), "failing": failing}))
 
 
 def below(name, paths):
@@ -159,13 +187,22 @@ def plant(name, at, chance):
     return kind, shown, lambda: path.write_text(before)
 
 
-def judge(learned, name, at, all_tests):
-    """Runs the tests. Returns whether they have found the fault, and the end of their output."""
-    output = ""
-    if all_tests or at in learned["fast"].get(name, []):
-        code, output = test([*FAST, "--timeout", "60"], FAST_LIMIT)
-        if code != 0 or not all_tests:
-            return code != 0, output
+def build_and_judge(learned, programs, name, at, all_tests):
+    """Builds the tests that may find a fault, and runs them. Returns whether they have found it, or
+    None if it does not compile, and the end of their output."""
+    fast = [program for program, lines in learned["fast"].items()
+            if program in programs and at in lines.get(name, [])]
+    if fast and not all_tests:
+        if build(targets=fast)[0] != 0:
+            return None, ""
+        code, output = run_fast([number for program in fast for number in programs[program]], FAST_LIMIT)
+        return code != 0, output
+    if build()[0] != 0:
+        return None, ""
+    if all_tests:
+        code, output = run_fast([number for numbers in programs.values() for number in numbers], FAST_LIMIT)
+        if code != 0:
+            return True, output
     code, output = test(SLOW, SLOW_LIMIT, skipped=learned["failing"])
     return code != 0, output
 
@@ -177,6 +214,7 @@ def try_faults(learned, options):
     if not places:
         give_up(f"no test executes a line under {' '.join(options.paths)}")
     chance.shuffle(places)
+    programs = fast_programs()
     found, survived = 0, []
     for name, at in places:
         if found + len(survived) == options.count:
@@ -184,12 +222,12 @@ def try_faults(learned, options):
         kind, shown, remove = plant(name, at, chance)
         start = time.monotonic()
         try:
-            if build()[0] != 0:
-                print(f"left out: {kind} at {name}:{at} does not compile\n", flush=True)
-                continue
-            is_found, output = judge(learned, name, at, options.all_tests)
+            is_found, output = build_and_judge(learned, programs, name, at, options.all_tests)
         finally:
             remove()
+        if is_found is None:
+            print(f"left out: {kind} at {name}:{at} does not compile\n", flush=True)
+            continue
         if is_found:
             found += 1
         else:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/doors.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace c10dd::sim {
 namespace {
@@ -31,16 +31,24 @@ Doors::DoorRef Doors::door_of(const std::shared_ptr<Daemon>& daemon) {
   };
   settings.alone = [daemon] { return daemon->is_alone(); };
   settings.engine_works = [daemon] { return daemon->engine_works(); };
-  door->claim = std::make_shared<core::RunClaim>(daemon->first_shard().host(), std::move(settings));
+  const auto later = settings.later;
+  core::JobHost& host = daemon->first_shard().host();
+  door->launches = std::make_shared<core::JobLaunches>(
+      std::string(kJob),
+      core::JobLaunches::Shell{
+          core::JobLaunches::volatile_runs(daemon->directory(), std::string(kJob),
+                                           [&host] { return host.job_time(); }),
+          later, [](const core::PlainRuns::Note&) {}},
+      std::make_shared<core::RunClaim>(host, std::move(settings)));
   return door;
 }
 
 void Doors::come(const std::shared_ptr<Daemon>& daemon, bool passed_on) {
   const DoorRef door = door_of(daemon);
-  daemon->first_shard().post([this, door, passed_on] {
-    door->claim->ask([this, door, passed_on](const Result<core::RunClaim::Owner>& owner) {
+  post(door, [this, door, passed_on] {
+    door->launches->locate([this, door, passed_on](const Result<core::RunClaim::Owner>& owner) {
       if (!owner) return;  // the connection is closed
-      if (owner->here()) return bind(door);
+      if (owner->here()) return request(door);
       if (!passed_on) pass_on(owner->addresses.front());
     });
   });
@@ -55,29 +63,64 @@ void Doors::pass_on(const std::string& address) {
   });
 }
 
-/// Binds a connection, as LaunchRuns does. Called in a turn of the daemon.
+/// Lets the first request of a connection come, at once or a little later.
+void Doors::request(const DoorRef& door) {
+  world_.after(random_.skewed(Duration(0), milliseconds(500)), [this, door] {
+    post(door, [this, door] {
+      door->launches->confirm([this, door](const Result<void>& owner) {
+        if (owner) bind(door);
+      });
+    });
+  });
+}
+
+/// Called in a turn of the daemon.
 void Doors::bind(const DoorRef& door) {
   // A daemon that is alone binds connections while its engine cannot be reached.
   if (!door->daemon->is_alone() && !owns(*door->daemon)) {
     return violated("daemon " + std::to_string(door->daemon->number()) +
                     " binds a connection, but another daemon owns the job");
   }
-  ++door->connections;
-  door->claim->keep([weak = std::weak_ptr(door)](const Failure&) {
-    const DoorRef deposed = weak.lock();
-    if (!deposed) return;
-    deposed->connections = 0;
-    ++deposed->deposed;
-  });
+  const Connection connection = ++newest_;
+  using First = core::PlainRuns::First;
+  const core::PlainRuns::Peer peer{"10.0.0." + std::to_string(random_.below(2)), random_.below(4)};
+  const First first{random_.chance(70) ? First::Kind::join : First::Kind::other};
+  if (!door->launches->bind(connection, peer, first)) return;
+  door->open.insert(connection);
+  door->launches->opened(
+      connection, [this, weak = std::weak_ptr(door), connection](const Failure&) {
+        const DoorRef closing = weak.lock();
+        if (!closing || closing->open.erase(connection) == 0) return;
+        post(closing, [closing, connection] { closing->launches->ended(connection); });
+      });
+  if (random_.chance(30)) set_key(door, connection);
   if (random_.chance(10)) return;  // stays as long as the daemon has the job
-  world_.after(random_.skewed(milliseconds(10), seconds(8)), [this, door, count = door->deposed] {
-    if (!door->daemon->dead()) door->daemon->first_shard().post([=, this] { leave(door, count); });
+  world_.after(random_.skewed(milliseconds(10), seconds(8)), [this, door, connection] {
+    post(door, [this, door, connection] { leave(door, connection); });
   });
 }
 
-void Doors::leave(const DoorRef& door, std::uint64_t deposed) {
-  if (deposed == door->deposed) --door->connections;
-  if (door->connections == 0) door->claim->release();
+/// Lets a connection tell the address of its rank.
+void Doors::set_key(const DoorRef& door, Connection connection) {
+  const std::string key = "/default_pg/0//cpu//0/" + std::to_string(random_.below(8));
+  world_.after(random_.between(Duration(0), milliseconds(100)), [=, this] {
+    post(door, [=] {
+      if (door->open.contains(connection)) {
+        (void)door->launches->set_keys(connection, {{key, 16}}, false);
+      }
+    });
+  });
+}
+
+/// Ends a connection. The session may end later than the client.
+void Doors::leave(const DoorRef& door, Connection connection) {
+  if (!door->open.contains(connection)) return;
+  door->launches->hung_up(connection);
+  world_.after(random_.skewed(Duration(0), seconds(1)), [=, this] {
+    post(door, [=] {
+      if (door->open.erase(connection) > 0) door->launches->ended(connection);
+    });
+  });
 }
 
 /// Returns whether the shared state says that the daemon owns the job, whatever others believe.
@@ -93,7 +136,7 @@ void Doors::ask_all() {
     if (daemon->dead()) continue;
     const DoorRef door = door_of(daemon);
     daemon->first_shard().post([this, door] {
-      door->claim->ask([this, door](const Result<core::RunClaim::Owner>& owner) {
+      door->launches->locate([this, door](const Result<core::RunClaim::Owner>& owner) {
         const Daemon& asked = *door->daemon;
         answered_[asked.number()] = !owner          ? owner.error().detail
                                     : owner->here() ? address_of(asked.place())
@@ -115,9 +158,33 @@ std::string Doors::unsettled() const {
     }
   }
   for (const auto& [number, door] : doors_) {
-    const bool stays = !door->daemon->dead() && door->connections > 0;
-    if (stays && address_of(door->daemon->place()) != owner) {
+    if (door->daemon->dead()) continue;
+    if (!door->open.empty() && address_of(door->daemon->place()) != owner) {
       return format("daemon {} has connections, but the owner is {}", number, owner);
+    }
+    if (const core::Finding wrong = door->launches->audit()) {
+      return format("launches of daemon {}: {}", number, *wrong);
+    }
+  }
+  return {};
+}
+
+void Doors::end_all() {
+  for (const auto& [number, door] : doors_) {
+    post(door, [door = door] {
+      for (const Connection connection : std::exchange(door->open, {})) {
+        door->launches->ended(connection);
+      }
+    });
+  }
+}
+
+std::string Doors::held() const {
+  for (const auto& [number, door] : doors_) {
+    if (door->daemon->dead()) continue;
+    if (!door->launches->reports().empty()) return format("daemon {} has runs", number);
+    if (const core::Finding wrong = door->launches->audit()) {
+      return format("launches of daemon {}: {}", number, *wrong);
     }
   }
   return {};

@@ -224,8 +224,12 @@ void Simulation::audit() {
 /// When all is calm, all daemons must agree on who has the connections of stock trainers.
 void Simulation::check_doors() {
   doors_->ask_all();
-  if (run_until(kQuiet, [this] { return doors_->unsettled().empty(); })) return;
-  world_.violated("doors", "when all is calm: " + doors_->unsettled());
+  if (!run_until(kQuiet, [this] { return doors_->unsettled().empty(); })) {
+    return world_.violated("doors", "when all is calm: " + doors_->unsettled());
+  }
+  doors_->end_all();
+  if (run_until(kQuiet, [this] { return doors_->held().empty(); })) return;
+  world_.violated("doors", "when all connections have ended: " + doors_->held());
 }
 
 /// Each daemon follows the directory at its next heartbeat. Compares the directories once a second,

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "tests/torture/books.h"
 #include "tests/torture/fleet.h"
 #include "tests/torture/one_daemon.h"
 #include "tests/torture/worker.h"
@@ -212,6 +213,10 @@ void Conductor::take_figures(const RoundRecord& record) {
 /// Restarts the deployment as an operator would, and checks that its state is unchanged.
 void Conductor::last_restart(const RoundRecord& record) {
   for (const std::string& bad : crew_->quit()) fault(Fault::other, "at its end " + bad);
+  const std::string held = held_in_the_end(deployment_->addresses(), figures_.processes_killed);
+  if (!held.empty()) {
+    fault(Fault::other, "all clients but this one have ended, but " + held);
+  }
   for (const char* when : {"after the last round", "and once more"}) {
     deployment_->restart(when);
     RoundRecord again;

@@ -26,6 +26,7 @@ constexpr std::string_view kRank0 = "/default_pg/0//cpu//0/0";
 class LaunchRunsTest : public testing::Test {
  protected:
   void TearDown() override {
+    EXPECT_EQ(runs_->audit().value_or(""), "");
     for (auto& [connection, ends] : sockets_) {
       for (const int end : ends) {
         if (end >= 0) ::close(end);
