@@ -31,8 +31,8 @@ TAKEOVER_P99 = r"\| 2 daemons on one Redis, SIGKILL.*?\| \S+ s; (\S+) s; \S+ s \
 FIGURES = [
     Figure("README.md", r"About (\S+) s later", DEATH_WORST),
     Figure("README.md", r"\((\S+) s if its machine falls silent\)", SILENCE_WORST),
-    Figure("README.md", r"another serves its clients after (\S+) s", TAKEOVER),
-    Figure("README.md", r"another serves its clients after \S+ s \(p99 (\S+) s;", TAKEOVER_P99),
+    Figure("README.md", r"Redis serves its clients after (\S+) s", TAKEOVER),
+    Figure("README.md", r"Redis serves its clients after \S+ s \(p99 (\S+) s;", TAKEOVER_P99),
     Figure("README.md", r"\| keeps nothing \| (\S+) \(\S+ with shared connections\)",
            r"\| durable set, 100 x 1: rate of etcd over c10dd;.*?\| (\S+);"),
     Figure("README.md", r"\| keeps nothing \| \S+ \((\S+) with shared connections\)",

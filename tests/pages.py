@@ -21,7 +21,7 @@ import tidy
 from page_figures import check_figures
 
 # Pages that tell the past: what they name may be gone, but not the commits.
-HISTORY = ["CHANGELOG.md", "DECISIONS.md", "docs/results/*"]
+HISTORY = ["CHANGELOG.md", "DECISIONS.md"]
 # Sections of other pages that do so, by their heading.
 PAST = {"ARCHITECTURE.md": "## Renamed words and files"}
 SKIPPED = ["tests/fuzz/corpus/*"]
@@ -84,13 +84,33 @@ EVENT_SENTENCE = r"(?:Events of the log:|[Tt]hese events need an operator:|These
 
 # Pages that must name all of a kind, and how they name one.
 COMPLETE = [
-    ("README.md", "route", lambda files: {path for _, path in lists.routes(files)},
+    ("docs/daemon.md", "route", lambda files: {path for _, path in lists.routes(files)},
      lambda path: re.sub(r"\\\{\w+\\\}", "[A-Z]+", re.escape(path)) + r"(?![\w/])"),
-    ("README.md", "page", lambda files: {path for path in files if fnmatch(path, "docs/*.md")
-                                         and not fnmatch(path, "docs/results/*")},
+    ("README.md", "page", lambda files: {path for path in files if fnmatch(path, "docs/*.md")},
      lambda path: r"\]\(" + re.escape(path) + r"\)"),
     ("docs/sdk.md", "variable", lists.launcher_variables, lambda name: f"`{name}`"),
 ]
+
+# How long a page, or each part of it that has a heading, may be.
+LENGTHS = [
+    ("README.md", "page", 130, "lines"),
+    ("DECISIONS.md", "part", 80, "words"),
+    ("CHANGELOG.md", "part", 60, "lines"),
+]
+
+
+def check_lengths(files):
+    for page, unit, limit, what in LENGTHS:
+        text = files.get(page, "")
+        parts = [text] if unit == "page" else re.split(r"(?m)^(?=## )", text)[1:]
+        at = 0
+        for part in parts:
+            at = text.index(part, at)
+            body = part if unit == "page" else part.partition("\n")[2]
+            count = len(body.split()) if what == "words" else len(body.strip("\n").split("\n"))
+            if count > limit:
+                yield page, tidy.line_of(text, at), f"{count} {what}, limit {limit} for this {unit}"
+
 
 def pages_of(files):
     """The pages by path. Lines of the past become empty, so that line numbers stay."""
@@ -287,6 +307,7 @@ def check_tree(root):
             if not re.search(pattern(name), files[page]):
                 yield page, 1, f"{kind} {name}: this page must name each {kind}"
     yield from check_figures(files)
+    yield from check_lengths(files)
 
 
 def main():

@@ -40,9 +40,9 @@ ROWS = ("| death of one of 1,000 members: p50; p99; worst | 0.273 s; 0.290 s; 0.
         "| 2 daemons on one Redis, SIGKILL: p50; p99; all | 3.21 s; 3.97 s; 4.05 s | |\n"
         "| durable set, 100 x 1: rate of Redis (`always`) over c10dd | 1.47 | |\n"
         "| durable set, 100 x 1: rate of etcd over c10dd; shared | 0.27; 0.52 | |\n")
-README = ("About 0.3 s later (2.5 s if its machine falls silent); another serves its clients after 3.2 s "
+README = ("About 0.3 s later (2.5 s if its machine falls silent); on Redis serves its clients after 3.2 s "
           "(p99 4.0 s; lease)\n| keeps nothing | 0.27 (0.52 with shared connections) | 1.47 "
-          "(`appendfsync always`) |\n`GET /livez`, `POST /v1/jobs/NAME/move`\n")
+          "(`appendfsync always`) |\n")
 
 
 class Pages(unittest.TestCase):
@@ -128,12 +128,13 @@ class Pages(unittest.TestCase):
         self.assertEqual([], self.found("CHANGELOG.md") + self.found("ARCHITECTURE.md"))
 
     def test_a_page_that_must_be_complete_is_found(self):
-        self.write("docs/x.md", "")
+        self.write("docs/daemon.md", "`GET /livez`\n")
         self.write("docs/benchmarks.md", ROWS)
-        self.write("README.md", README.replace("/move", "") + "[b](docs/benchmarks.md)\n")
-        self.assertEqual(["page docs/x.md: this page must name each page",
-                          "route /v1/jobs/{job}/move: this page must name each route"],
-                         sorted(one[2] for one in self.found("README.md") if one[1] == 1))
+        self.write("README.md", README + "[b](docs/benchmarks.md)\n")
+        self.assertEqual(["page docs/daemon.md: this page must name each page"],
+                         [one[2] for one in self.found("README.md") if one[1] == 1])
+        self.assertEqual(["route /v1/jobs/{job}/move: this page must name each route"],
+                         [one[2] for one in self.found("docs/daemon.md") if one[1] == 1])
 
     # ---- figures ----
 
@@ -166,16 +167,24 @@ class Pages(unittest.TestCase):
         self.git("init", "-q")
         self.git("commit", "-q", "--allow-empty", "-m", "first")
         known = self.git("rev-parse", "HEAD")[:7]
-        self.write("docs/results/x.md", f"At {known}, 1000000 keys.\n| at c0ffee1 |\n")
-        found = self.found("docs/results/x.md")
-        self.assertEqual([("docs/results/x.md", 2)], [offence[:2] for offence in found])
+        self.write("docs/x.md", f"At {known}, 1000000 keys.\n| at c0ffee1 |\n")
+        found = self.found("docs/x.md")
+        self.assertEqual([("docs/x.md", 2)], [offence[:2] for offence in found])
         self.assertIn("commit c0ffee1: not in the history", found[0][2])
 
     def test_without_the_history_commits_are_not_looked_up_and_that_is_said(self):
-        self.write("docs/results/x.md", "| at c0ffee1 |\n")
+        self.write("docs/x.md", "| at c0ffee1 |\n")
         done = self.program()
         self.assertEqual(0, done.returncode, done.stdout)
         self.assertIn("commits were not looked up", done.stdout)
+
+    def test_a_page_that_is_too_long_is_found(self):
+        self.write("README.md", "x\n" * 131)
+        self.write("DECISIONS.md", "# D\n\n## 2. Short\n\nyes\n\n## 1. Long\n\n" + "word " * 81 + "\n")
+        self.write("CHANGELOG.md", "# C\n\n## 0.1\n\n" + "- a\n" * 60)
+        self.assertIn(("README.md", 1, "131 lines, limit 130 for this page"), self.found("README.md"))
+        self.assertIn(("DECISIONS.md", 7, "81 words, limit 80 for this part"), self.found("DECISIONS.md"))
+        self.assertEqual([], [each for each in self.found("CHANGELOG.md") if "limit" in each[2]])
 
     # ---- the program ----
 

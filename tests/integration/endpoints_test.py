@@ -16,7 +16,7 @@ import unittest
 
 import at_once
 from daemon import BIN, SLOWDOWN, Daemon, reserve_port
-from readme_code import block_of
+from page_code import block_of
 from tcpstore_wire import Client
 from wire import Wire, frame, text
 

@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.join(HERE, "../integration"))
 from daemon import Daemon  # noqa: E402
 from environments import install, numbers_of, python_of  # noqa: E402
 from networks import TwoNetworks  # noqa: E402
-from readme_code import block_of  # noqa: E402
+from page_code import block_of  # noqa: E402
 
 PAGE = pathlib.Path(HERE, "../../docs/pytorch.md")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's membership loop, as it stands there, with ranks that are killed."""
+"""The membership loop of docs/sdk.md, as it stands there, with ranks that are killed."""
 import os
 import random
 import re
@@ -12,7 +12,7 @@ import unittest
 import at_once
 from daemon import BIN, SLOWDOWN, Daemon, text_of
 
-TRAINER = os.path.join(BIN, "../tests/readme_membership")
+TRAINER = os.path.join(BIN, "../tests/membership_loop")
 STEPS = 40
 LOST = re.compile(r"rank \d on \S+ \(pid (\d+)\)")
 
@@ -42,7 +42,7 @@ class Trainer:
         self.output.close()
 
 
-class ReadmeTest(unittest.TestCase):
+class MembershipLoopTest(unittest.TestCase):
     def setUp(self):
         self.daemon = Daemon().start()
         self.addCleanup(self.daemon.log.close)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer around the membership loop of the README, which is compiled as it stands there. Prints
+// A trainer around the membership loop of docs/sdk.md, which is compiled as it stands there. Prints
 // "step N" when a step begins, and at the end "done STEP SUM".
 //
-//     readme_membership URL STEPS ELEMENTS [PAUSE]
+//     membership_loop URL STEPS ELEMENTS [PAUSE]
 //
 // PAUSE: the step in whose backward it says "paused" and stays, so that the others wait for it in
 // all_reduce.
@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What the README leaves to the trainer.
+/// What the page leaves to the trainer.
 std::uint64_t pause_at = ~std::uint64_t{0};
 
 std::vector<float> backward(const std::vector<float>& weights, std::uint64_t step) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes the first C++ block of a chapter out of a page, as a reader would copy it.
 
-    readme_code.py README.md CHAPTER FOLDER
+    page_code.py PAGE CHAPTER FOLDER
 
 writes FOLDER/includes.inc, its #include lines, and FOLDER/body.inc, the rest. Exits 1 if the page
 has no such chapter or block.
@@ -17,7 +17,7 @@ def block_of(page, chapter):
     found = re.search(rf"^## {re.escape(chapter)}\n(.*?)(?=^## |\Z)", page, re.M | re.S)
     block = re.search(r"(?:^    .*\n(?:\n(?=    ))*)+", found[1], re.M) if found else None
     if block is None:
-        sys.exit(f"readme_code: no code block in chapter \"{chapter}\"")
+        sys.exit(f"page_code: no code block in chapter \"{chapter}\"")
     return [line[4:] for line in block[0].splitlines()]
 
 
