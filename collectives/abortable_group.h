@@ -76,7 +76,7 @@ std::shared_ptr<AbortableGroup> group_over(std::shared_ptr<Backend> backend, Wor
                                            GroupOptions options, GroupContext context = {});
 
 /// Like ProcessGroup::open().
-std::shared_ptr<AbortableGroup> open_group(std::shared_ptr<Bootstrap> bootstrap, World world,
+std::shared_ptr<AbortableGroup> open_group(const std::shared_ptr<Bootstrap>& bootstrap, World world,
                                            GroupOptions options, GroupContext context = {});
 
 }  // namespace c10dd::collectives

@@ -187,7 +187,7 @@ void CallQueue::release_all(const std::vector<std::shared_ptr<Call>>& ended) {
 }
 
 // Gives the outcome to the hooks, and then to the waiters.
-void CallQueue::finish(Call& call, Result<void> result) noexcept {
+void CallQueue::finish(Call& call, const Result<void>& result) noexcept {
   CollectiveCall& info = call.info;
   const bool was_started = info.started != Clock::time_point{};
   info.finished = Clock::now();

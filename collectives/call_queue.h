@@ -75,7 +75,7 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   void run(Call& call);
   bool idle_locked() const;
   void abandon(Call& call);
-  void finish(Call& call, Result<void> result) noexcept;
+  void finish(Call& call, const Result<void>& result) noexcept;
   void pass_turn_locked();
   void push_locked(const std::shared_ptr<Call>& call);
   std::shared_ptr<Call> pop_locked();

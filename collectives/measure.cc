@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <iterator>
 #include <mutex>
 #include <utility>
@@ -69,7 +70,7 @@ class MeasureHook final : public Hook {
 
 std::uint64_t bus_bytes(Collective collective, std::uint64_t payload_bytes, Rank size) {
   const double factor = info_of(collective).bus_factor(size);
-  return static_cast<std::uint64_t>(static_cast<double>(payload_bytes) * factor + 0.5);
+  return static_cast<std::uint64_t>(std::llround(static_cast<double>(payload_bytes) * factor));
 }
 
 std::shared_ptr<Hook> measure_into(std::shared_ptr<CollectiveRecorder> recorder,

@@ -419,6 +419,7 @@ WorkPtr ProcessGroup::all_to_all(std::vector<Tensor> outputs, std::vector<Tensor
                options);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): takes tensors as the other operations do
 WorkPtr ProcessGroup::all_to_all_single(Tensor output, Tensor input,
                                         const std::vector<std::size_t>& output_splits,
                                         const std::vector<std::size_t>& input_splits,
@@ -446,7 +447,7 @@ std::size_t ProcessGroup::abort_all(const std::string& name, std::uint64_t gener
 
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> bootstrap, World world,
                                                  GroupOptions options) {
-  return collectives::open_group(std::move(bootstrap), std::move(world), std::move(options));
+  return collectives::open_group(bootstrap, std::move(world), std::move(options));
 }
 
 std::shared_ptr<collectives::AbortableGroup> collectives::group_over(
@@ -458,7 +459,8 @@ std::shared_ptr<collectives::AbortableGroup> collectives::group_over(
 }
 
 std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
-    std::shared_ptr<Bootstrap> bootstrap, World world, GroupOptions options, GroupContext context) {
+    const std::shared_ptr<Bootstrap>& bootstrap, World world, GroupOptions options,
+    GroupContext context) {
   if (world.size == 0 || world.rank >= world.size) {
     throw_failure(failure(Code::invalid_argument,
                           "process group \"{}\": rank {} is not below size {}", world.name,

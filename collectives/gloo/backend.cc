@@ -60,7 +60,7 @@ void* copy_of(const Tensor& tensor, std::vector<std::byte>& memory) {
 
 class GlooBackend final : public Backend {
  public:
-  explicit GlooBackend(Mesh mesh)
+  explicit GlooBackend(const Mesh& mesh)
       : transport_(mesh.transport),
         context_(std::make_shared<MeshContext>(mesh)),
         messages_(std::make_shared<Messages>(transport_)) {

@@ -63,6 +63,7 @@ ExitMessages::Message ExitMessages::encode(const Failure& reason) {
     std::memcpy(to, &reason.missing[i].rank, sizeof(Rank));
   }
   const std::size_t room = static_cast<std::size_t>(message.data() + message.size() - 1 - to);
+  // NOLINTNEXTLINE(bugprone-not-null-terminated-result): the rest of the message is zero
   std::memcpy(to, reason.detail.data(), std::min(reason.detail.size(), room));
   return message;
 }

@@ -19,7 +19,8 @@ template <class A, class B>
 constexpr bool alike() {
   if (std::is_pointer_v<A> != std::is_pointer_v<B>) return false;
   return std::is_pointer_v<A> ||
-         (sizeof(A) == sizeof(B) && std::is_class_v<A> == std::is_class_v<B>);
+         (sizeof(A) == sizeof(B) &&  // NOLINT(bugprone-sizeof-expression): structures and numbers
+          std::is_class_v<A> == std::is_class_v<B>);
 }
 
 template <class Ours, class Theirs>

@@ -110,6 +110,7 @@ Result<void*> CudaDevice::allocate_raw(std::size_t bytes) const {
   const Current current(*this);
   CudaAddress address = 0;
   const CudaStatus status = api_.allocate(&address, bytes);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver has addresses as integers
   if (status == CudaStatus::success) return reinterpret_cast<void*>(address);
   return failure(Code::unavailable, "cannot allocate {} bytes on cuda:{}: {}", bytes, index_,
                  driver_text(api_, status));

@@ -32,8 +32,7 @@ void describe(const Pending::Waiter& waiter, WaitGivenUp& out) {
     if (const auto rank = rank_of_key(keys.back())) ranks.push_back(*rank);
   }
   std::ranges::sort(ranks);
-  const auto same = std::ranges::unique(ranks);
-  ranks.erase(same.begin(), same.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   out.detail = keys_not_found(keys, asked(waiter.request)).detail;
   out.ranks = fold(ranks);
 }
