@@ -93,7 +93,7 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
     // reply to any other request comes last, because the reply to a goodbye closes the channel.
     out.replies.emplace_back(from.session, call.sequence, op.code, evidence, std::move(*done),
                              step.observed, call.arrived_ns);
-    if (opens) std::ranges::rotate(out.replies, std::prev(out.replies.end()));
+    if (opens) std::rotate(out.replies.begin(), std::prev(out.replies.end()), out.replies.end());
   }
   if (!quiet) release(step);
   report_refused_ranks(out);

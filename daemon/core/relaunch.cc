@@ -60,7 +60,7 @@ Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
 ///    take_rank() does neither, drops the barrier and ends the sessions, because a session that
 ///    came back would be counted with the next launch.
 Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank rank,
-                                     Result<void> good) {
+                                     const Result<void>& good) {
   const BarrierState& state = *barriers_.find(key);
   const Turnout who =
       state.complete ? turnout(state.cohort, step.now) : turnout(state.arrived(), step.now);

@@ -31,7 +31,7 @@ class Relaunch {
   Way make_way(Step& step, const BarrierKey& key, Rank rank, const Arrival& arrival);
 
  private:
-  Way leave_behind(Step& step, const BarrierKey& key, Rank rank, Result<void> good);
+  Way leave_behind(Step& step, const BarrierKey& key, Rank rank, const Result<void>& good);
   Way take_rank(Step& step, const BarrierKey& key, Rank rank, SessionId holder);
   Turnout turnout(const std::vector<std::pair<Rank, SessionId>>& all, TimePoint now) const;
   const Turnout& turnout(const CohortRef& cohort, TimePoint now) const;

@@ -63,7 +63,7 @@ Maybe Transactions::on(Step& step, const Transact& transact) {
     Plan::Doing& doing = plan.doing[i];
     const Bytes& key = transact.actions[i].key;
     if (doing.kind == Action::Kind::push) {
-      queue_ops_.push(step, key, std::move(doing.value));
+      queue_ops_.push(step, key, doing.value);
     } else if (doing.kind == Action::Kind::remove) {
       key_ops_.remove(step, key);
     } else {

@@ -210,7 +210,7 @@ void Waits::recheck(Step& step, Waiter waiter) {
 void Waits::time_out(Step& step) {
   std::vector<Waiter> overdue = pending_.expire(step.now);
   // Handles watches of groups last, because other time-outs may change the status of the groups.
-  std::ranges::stable_partition(overdue, [](const Waiter& waiter) {
+  std::stable_partition(overdue.begin(), overdue.end(), [](const Waiter& waiter) {
     return !std::holds_alternative<WatchGroup>(waiter.request);
   });
   const WaitRules::Shortages shortages = rules_.shortages(overdue);

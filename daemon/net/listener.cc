@@ -40,7 +40,8 @@ ErrorCode Listener::bind() {
                        tcp::resolver::passive | tcp::resolver::numeric_service, failed);
   if (failed) return failed;
   std::vector<tcp::endpoint> endpoints(found.begin(), found.end());
-  std::ranges::stable_partition(endpoints, [](const auto& one) { return one.address().is_v4(); });
+  std::stable_partition(endpoints.begin(), endpoints.end(),
+                        [](const auto& one) { return one.address().is_v4(); });
   for (tcp::endpoint& one : endpoints) {
     if (!acceptors_.empty()) one.port(endpoint().port());
     const ErrorCode refused = bind_to(one, endpoints.size() > 1);
@@ -138,6 +139,7 @@ void Listener::close() {
 
 /// Ends when the listener is closed or `gone`; then `this` must not be used.
 asio::awaitable<void> Listener::accept(tcp::acceptor& acceptor, std::shared_ptr<const bool> gone) {
+  if (*gone) co_return;  // it was closed before the loop has turned
   std::chrono::milliseconds delay = kRetryMin;
   asio::steady_timer timer(loop_);
   while (!*gone && acceptor.is_open()) {

@@ -257,8 +257,8 @@ class DirectoryHost {
   void retire_shared(const std::vector<NamedRun>& over);
   void remove_shared(const std::string& job, const std::vector<JobNumber>& numbers,
                      std::function<void(Result<void>)> then);
-  void drop_runs(std::vector<NamedRun> runs, std::function<void()> then);
-  void erase_marked(std::vector<JobNumber> numbers);
+  void drop_runs(const std::vector<NamedRun>& runs, const std::function<void()>& then);
+  void erase_marked(const std::vector<JobNumber>& numbers);
   void locate_new(const std::string& job, const std::string& run,
                   std::function<void(Result<JobLocation>)> then);
   void locate_paced(const std::string& job, const std::string& run, const std::string& client,

@@ -209,7 +209,8 @@ void DirectoryHost::take(const Rows& rows, Revision revision) {
 }
 
 /// Makes the hosts drop these runs, then calls `then` on the loop.
-void DirectoryHost::drop_runs(std::vector<NamedRun> runs, std::function<void()> then) {
+void DirectoryHost::drop_runs(const std::vector<NamedRun>& runs,
+                              const std::function<void()>& then) {
   const auto left = std::make_shared<std::size_t>(runs.size());
   for (const NamedRun& run : runs) {
     JobHost& host = shell_.host_of(run.number);
@@ -346,10 +347,10 @@ void DirectoryHost::remove_shared(const std::string& job, const std::vector<JobN
 }
 
 /// Erases what the engine keeps of marked jobs, then their marks.
-void DirectoryHost::erase_marked(std::vector<JobNumber> numbers) {
+void DirectoryHost::erase_marked(const std::vector<JobNumber>& numbers) {
   if (numbers.empty() || !directory_) return;
   if (numbers.size() > kJobsAtOnce) {
-    for (std::vector<JobNumber>& part : in_parts(numbers)) erase_marked(std::move(part));
+    for (const std::vector<JobNumber>& part : in_parts(numbers)) erase_marked(part);
     return;
   }
   shell_.forget(numbers, [this, numbers](bool done) {

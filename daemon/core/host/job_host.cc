@@ -277,7 +277,7 @@ void JobHost::start_batch() {
   shell_.commit(std::move(batch));
 }
 
-void JobHost::committed(std::uint64_t generation, store::CommitResult result) {
+void JobHost::committed(std::uint64_t generation, const store::CommitResult& result) {
   if (engine_ && engine_->generation == generation) finish_batch(result);
 }
 

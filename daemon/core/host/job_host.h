@@ -214,7 +214,7 @@ class JobHost {
   void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece);
   /// Handles the result of the batch in flight. Has no effect if the engine of this generation is
   /// no longer open.
-  void committed(std::uint64_t generation, store::CommitResult result);
+  void committed(std::uint64_t generation, const store::CommitResult& result);
 
   /// Handles the result of Shell::hand_over(). Has no effect if the engine of this generation is no
   /// longer open.
