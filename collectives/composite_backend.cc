@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A backend for each kind of device. An operation goes to the backend of its tensors' device.
+#include "collectives/composite_backend.h"
+
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -8,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/backend.h"
-#include "collectives/backend_names.h"
 #include "collectives/call_queue.h"
 #include "collectives/wording.h"
 #include "protocol/format.h"
@@ -22,12 +22,7 @@ constexpr std::size_t kInFlight = 1024;
 
 class CompositeBackend final : public Backend {
  public:
-  /// A backend, and the operations that it runs.
-  struct Part {
-    BackendName name;
-    std::unique_ptr<Backend> backend;
-    std::size_t in_flight = 0;
-  };
+  using Part = BackendPart;
 
   explicit CompositeBackend(std::vector<Part> parts) : parts_(std::move(parts)) {}
 
@@ -198,11 +193,15 @@ Result<void> agree(const BackendSetup& setup) {
 
 }  // namespace
 
+std::unique_ptr<Backend> compose(std::vector<BackendPart> parts) {
+  return std::make_unique<CompositeBackend>(std::move(parts));
+}
+
 Result<std::unique_ptr<Backend>> open_composite(const BackendSetup& setup) {
   const auto names = split_names(setup.options.backend);
   if (!names) return names.error();
   if (Result<void> agreed = agree(setup); !agreed) return agreed.error();
-  std::vector<CompositeBackend::Part> parts;
+  std::vector<BackendPart> parts;
   std::optional<Failure> failed;
   for (const BackendName& name : *names) {
     BackendSetup own{setup.world, setup.options, setup.bootstrap};
@@ -215,7 +214,7 @@ Result<std::unique_ptr<Backend>> open_composite(const BackendSetup& setup) {
     if (setup.thrown) break;
   }
   if (failed) return *failed;
-  return std::unique_ptr<Backend>(std::make_unique<CompositeBackend>(std::move(parts)));
+  return compose(std::move(parts));
 }
 
 }  // namespace c10dd::collectives

@@ -135,8 +135,8 @@ int Agent::run() {
 
 int Agent::go() {
   if (options_.standalone) {
-    daemon_ =
-        std::make_unique<Standalone>(loop_, warden_, home_.inherited, home_.scratch + "/c10dd.log");
+    daemon_ = std::make_unique<Standalone>(loop_, warden_, daemon_program(), home_.inherited,
+                                           home_.scratch + "/c10dd.log");
     options_.daemon.daemons = {{"127.0.0.1", daemon_->port()}};
   }
   connect();

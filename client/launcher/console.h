@@ -27,7 +27,7 @@ class Console {
   void flush();
   /// Prints a line of the launcher itself on standard error.
   void note(std::string_view text);
-  /// Waits until all is printed, or until nobody has read anything for a second.
+  /// Waits until all is printed, or until nobody has read anything for ConsoleWriter::kLastRead.
   void finish() { writer_.finish(); }
 
  private:

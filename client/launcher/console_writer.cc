@@ -15,10 +15,8 @@ namespace c10dd::run {
 namespace {
 
 constexpr std::chrono::milliseconds kRoomWait{100};
-constexpr std::chrono::seconds kReadWithin{
-    1};                                       // a console that took bytes within this time is read
-constexpr std::chrono::seconds kLastRead{5};  // at the end, for a console that is read late
-constexpr int kPollMilliseconds = 20;         // until the other stream is looked at again
+constexpr std::chrono::seconds kReadWithin{1};  // a console that took bytes since then is read
+constexpr int kPollMilliseconds = 20;           // until the other stream is looked at again
 constexpr int kFds[] = {STDOUT_FILENO, STDERR_FILENO};
 
 /// Returns how many bytes a write takes without blocking when poll() has said that there is room.
@@ -76,7 +74,7 @@ void ConsoleWriter::put(Stream stream, std::string bytes) {
 
 void ConsoleWriter::finish() {
   std::unique_lock lock(shared_->mutex);
-  while (!shared_->is_empty() && Clock::now() - shared_->progress < kLastRead) {
+  while (!shared_->is_empty() && Clock::now() - shared_->progress < last_read_) {
     shared_->less.wait_for(lock, kRoomWait);
   }
   std::size_t lines = 0;
@@ -118,6 +116,7 @@ void ConsoleWriter::write_some(Shared& shared, std::unique_lock<std::mutex>& loc
   std::size_t chosen = 2;
   for (std::size_t i = 0; i < 2; ++i) {
     if (room[i].fd < 0 || room[i].revents == 0) continue;
+    if (shared.queues[i].chunks.empty()) continue;  // finish() has dropped them meanwhile
     if (chosen == 2 ||
         shared.queues[i].chunks.front().number < shared.queues[chosen].chunks.front().number) {
       chosen = i;
@@ -130,6 +129,7 @@ void ConsoleWriter::write_some(Shared& shared, std::unique_lock<std::mutex>& loc
   const ssize_t n = ::write(kFds[chosen], part.data(), part.size());
   const int error = errno;
   lock.lock();
+  if (queue.closed) return;  // finish() has dropped it meanwhile
   if (n > 0) {
     shared.progress = Clock::now();
     std::string& first = queue.chunks.front().bytes;

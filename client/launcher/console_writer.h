@@ -21,9 +21,11 @@ class ConsoleWriter {
   enum class Stream : std::uint8_t { out, error };
   /// How many bytes of a stream wait at most.
   static constexpr std::size_t kQueueBytes = std::size_t{4} << 20;
+  /// How long finish() waits for a console that is read late.
+  static constexpr std::chrono::milliseconds kLastRead{5'000};
 
   /// Starts no thread before the first put(): this process may fork first.
-  ConsoleWriter() = default;
+  explicit ConsoleWriter(std::chrono::milliseconds last_read = kLastRead) : last_read_(last_read) {}
   /// Drops what is not written yet; call finish() first. If the thread hangs in a write, it is left
   /// to the end of the process.
   ~ConsoleWriter();
@@ -35,8 +37,8 @@ class ConsoleWriter {
   /// printed when there is room again.
   void put(Stream stream, std::string bytes);
 
-  /// Waits until all is written, or until nothing was written for 5 s. Then drops the rest, and
-  /// says on standard error how many lines that are.
+  /// Waits until all is written, or until nothing was written for `last_read`. Then drops the rest,
+  /// and says on standard error how many lines that are.
   void finish();
 
  private:
@@ -67,6 +69,7 @@ class ConsoleWriter {
   static void work(Shared& shared);
   static void write_some(Shared& shared, std::unique_lock<std::mutex>& lock);
 
+  const std::chrono::milliseconds last_read_;
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::thread thread_;
 };

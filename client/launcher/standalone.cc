@@ -24,18 +24,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kStart{20};
 constexpr std::chrono::seconds kStop{5};
 
-std::string program_beside_this() {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::string path = (self.parent_path() / "c10dd").string();
-  if (error || access(path.c_str(), X_OK) != 0) {
-    throw Fatal(kNotFound,
-                "--standalone: no daemon program at " + path +
-                    "; install c10dd in the folder of c10drun, or use --daemon HOST:PORT");
-  }
-  return path;
-}
-
 /// Returns the environment without C10DD_* variables, which are meant for other daemons.
 std::vector<std::string> without_our_variables(const std::map<std::string, std::string>& all) {
   std::vector<std::string> kept;
@@ -45,8 +33,8 @@ std::vector<std::string> without_our_variables(const std::map<std::string, std::
   return kept;
 }
 
-/// Returns the first line of the daemon's output, "listening on 127.0.0.1:29500". If no whole line
-/// comes within kStart, returns the part of the line that has come.
+/// Returns the first line of the daemon's output, "listening on 127.0.0.1:29500". Returns an empty
+/// text if no whole line comes within kStart.
 std::string first_line(const client::Descriptor& out) {
   const auto deadline = Clock::now() + kStart;
   std::string line;
@@ -60,15 +48,27 @@ std::string first_line(const client::Descriptor& out) {
     if (n == 0) break;
     if (n > 0) line.append(bytes, static_cast<std::size_t>(n));
   }
-  return line.substr(0, line.find('\n'));
+  const std::size_t end = line.find('\n');
+  return end == std::string::npos ? "" : line.substr(0, end);
 }
 
 }  // namespace
 
-Standalone::Standalone(boost::asio::io_context& loop, Warden& warden,
+std::string daemon_program() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::string path = (self.parent_path() / "c10dd").string();
+  if (error || access(path.c_str(), X_OK) != 0) {
+    throw Fatal(kNotFound,
+                "--standalone: no daemon program at " + path +
+                    "; install c10dd in the folder of c10drun, or use --daemon HOST:PORT");
+  }
+  return path;
+}
+
+Standalone::Standalone(boost::asio::io_context& loop, Warden& warden, const std::string& program,
                        const std::map<std::string, std::string>& inherited, const std::string& log)
     : loop_(loop), warden_(warden) {
-  const std::string program = program_beside_this();
   client::Descriptor file(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   Child child =
       spawn(program, {program, "--listen", "127.0.0.1:0", "--engine", "memory:", "--shards", "1"},

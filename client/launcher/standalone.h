@@ -15,11 +15,14 @@
 
 namespace c10dd::run {
 
+/// Returns the path of the daemon's program. Throws Fatal if there is none.
+std::string daemon_program();
+
 class Standalone {
  public:
   /// Starts the daemon and blocks until it listens. Throws Fatal if it does not listen within 20 s.
   /// The daemon's standard error goes to the file `log`.
-  Standalone(boost::asio::io_context& loop, Warden& warden,
+  Standalone(boost::asio::io_context& loop, Warden& warden, const std::string& program,
              const std::map<std::string, std::string>& inherited, const std::string& log);
   /// Sends SIGTERM to the daemon, and SIGKILL if it has not ended after 5 s. Runs `loop` meanwhile.
   ~Standalone();

@@ -237,7 +237,12 @@ ProxyCounts Proxy::Shell::counts() {
   return counted.get();
 }
 
-Proxy::Proxy(ProxySettings settings) : shell_(std::make_unique<Shell>(std::move(settings))) {
+Proxy::Proxy(ProxySettings settings) {
+  try {
+    shell_ = std::make_unique<Shell>(std::move(settings));
+  } catch (const boost::system::system_error& failed) {  // no descriptor or thread for the loops
+    throw Error(Code::unavailable, "proxy: " + failed.code().message());
+  }
   shell_->start();
 }
 

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <stdexcept>
 
 #include "collectives/gloo/messages.h"
 #include "collectives/gloo/sigpipe.h"
@@ -79,6 +80,7 @@ bool Messages::take(Channel& channel, std::vector<End>& ends) {
   if (stopped_) return false;
   Control control;
   std::memcpy(&control, channel.memory.data(), sizeof(control));
+  require_sound_locked(channel, control);
   Bytes elements;
   if (control.type == Control::Type::offer && control.eager > 0) {
     const std::byte* const from = channel.memory.data() + sizeof(control);
@@ -91,6 +93,25 @@ bool Messages::take(Channel& channel, std::vector<End>& ends) {
   handle_locked(channel, control, std::move(elements), ends);
   channel.arrival->recv(static_cast<int>(channel.peer), kControlSlot, 0, channel.memory.size());
   return true;
+}
+
+// Throws if no rank sends such a control message now: the peer has lost its state. What it says is
+// neither used as a size nor looked up.
+void Messages::require_sound_locked(const Channel& channel, const Control& control) const {
+  using Type = Control::Type;
+  const Key key{channel.peer, control.id};
+  bool sound = control.seen <= channel.first_outgoing + channel.outgoing.size() &&
+               static_cast<std::size_t>(control.dtype) < kDTypes && control.type <= Type::refused;
+  if (sound && control.type == Type::offer && control.eager > 0) {
+    const std::uint64_t bytes = control.eager - 1;
+    sound = bytes <= kEagerMax && bytes == control.count * size_of(control.dtype);
+  } else if (sound && control.type == Type::sent) {
+    sound = receiving_.contains(key);
+  } else if (sound && control.type != Type::offer) {
+    const auto found = sending_.find(key);
+    sound = found != sending_.end() && (control.type != Type::grant || !found->second.payload);
+  }
+  if (!sound) throw std::runtime_error("the peer has sent a control message that does not fit");
 }
 
 void Messages::handle_locked(Channel& channel, const Control& control, Bytes elements,

@@ -120,6 +120,7 @@ class Messages final : public std::enable_shared_from_this<Messages>, private Ti
   void accept_locked(Offer offer, const Receive& receive, std::vector<End>& ends);
   void run(Channel& channel);
   bool take(Channel& channel, std::vector<End>& ends);
+  void require_sound_locked(const Channel& channel, const Control& control) const;
   void handle_locked(Channel& channel, const Control& control, Bytes elements,
                      std::vector<End>& ends);
   void handle_lost(Channel& channel, const std::string& why);

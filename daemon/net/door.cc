@@ -29,9 +29,6 @@ namespace {
 
 using asio::ip::tcp;
 
-/// How long an owner may take to accept a connection and to reply to the frame.
-constexpr std::chrono::seconds kPatience{1};
-
 auto frame_of(std::string_view head) {
   return native::cut_request(head.substr(native::kMagic.size()), limits::kHelloFrameBytes);
 }
@@ -110,7 +107,7 @@ asio::awaitable<Result<std::shared_ptr<Stream>>> Door::connect_to(const std::str
   if (!ticket) co_return ticket.error();
   const auto socket = std::make_shared<tcp::socket>(of_.loop);
   const auto resolver = std::make_shared<tcp::resolver>(of_.loop);
-  asio::steady_timer deadline(of_.loop, kPatience);
+  asio::steady_timer deadline(of_.loop, of_.patience);
   deadline.async_wait([socket, resolver](const ErrorCode& cancelled) {
     if (cancelled) return;
     ErrorCode ignored;

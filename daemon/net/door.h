@@ -9,6 +9,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -33,6 +34,8 @@ class Door {
     const core::DirectoryHost& directory;  ///< of a fleet
     /// Makes the listener of connections that other daemons pass on.
     std::function<std::shared_ptr<TcpStoreListener>(const ListenerSettings& settings)> listener;
+    /// How long an owner may take to accept a connection and to reply to the frame.
+    std::chrono::milliseconds patience = std::chrono::seconds(1);
   };
 
   explicit Door(Daemon of) : of_(std::move(of)) {}

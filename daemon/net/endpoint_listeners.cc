@@ -15,7 +15,6 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr std::chrono::seconds kRetry{1};
 constexpr int kChoices = 16;  // how many free ports the kernel may offer before we give up
 
 void log(std::string_view what, const core::Endpoint& endpoint) {
@@ -63,8 +62,8 @@ class EndpointListeners::Use : public std::enable_shared_from_this<Use> {
   std::size_t count_ = 0;
 };
 
-EndpointListeners::EndpointListeners(Daemon of, std::string host)
-    : of_(std::move(of)), host_(std::move(host)), retry_(of_.loop) {}
+EndpointListeners::EndpointListeners(Daemon of, std::string host, std::chrono::milliseconds retry)
+    : of_(std::move(of)), host_(std::move(host)), again_(retry), retry_(of_.loop) {}
 
 EndpointListeners::~EndpointListeners() {
   for (auto& [name, entry] : entries_) entry.use->forget();
@@ -194,8 +193,7 @@ void EndpointListeners::try_again(Entry& entry) {
       address_text(host_, endpoint.port), why);
   if (problem == entry.problem) return;
   log_warn("event=endpoint_unavailable job={} name={} port={} retry_ms={} reason={}", endpoint.job,
-           Sentence{endpoint.name}, endpoint.port, std::chrono::milliseconds(kRetry).count(),
-           Sentence{problem});
+           Sentence{endpoint.name}, endpoint.port, again_.count(), Sentence{problem});
   entry.problem = std::move(problem);
 }
 
@@ -212,7 +210,7 @@ void EndpointListeners::retry_later() {
   const bool all = std::ranges::all_of(
       entries_, [](const auto& entry) { return entry.second.listener != nullptr; });
   if (all || std::exchange(retries_, true)) return;
-  retry_.expires_after(kRetry);
+  retry_.expires_after(again_);
   retry_.async_wait([this](const ErrorCode& cancelled) {
     if (cancelled) return;  // then `this` may be gone
     retries_ = false;

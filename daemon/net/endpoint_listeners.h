@@ -7,6 +7,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -36,8 +37,9 @@ class EndpointListeners final : public core::EndpointPorts {
         protocols;
   };
 
-  /// `host` is the address to listen on.
-  EndpointListeners(Daemon of, std::string host);
+  /// `host` is the address to listen on, `retry` how long after a failure it tries again.
+  EndpointListeners(Daemon of, std::string host,
+                    std::chrono::milliseconds retry = std::chrono::seconds(1));
   ~EndpointListeners() override;
 
   Result<std::uint16_t> open(const core::Endpoint& endpoint,
@@ -79,6 +81,7 @@ class EndpointListeners final : public core::EndpointPorts {
 
   const Daemon of_;
   const std::string host_;
+  const std::chrono::milliseconds again_;  ///< after a failure
   std::map<core::Endpoints::Name, Entry> entries_;
   boost::asio::steady_timer retry_;
   bool retries_ = false;  ///< retry_ is set

@@ -16,9 +16,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// How often the settings of the server, and the Sentinels, are looked at.
-constexpr std::chrono::seconds kLookInterval{5};
-
 std::string address_of(const store::DaemonFacts& daemon) {
   return daemon.addresses.empty() ? format("process {:016x}", daemon.process)
                                   : daemon.addresses.front();
@@ -33,11 +30,12 @@ native::DoorKey random_key() {
 }  // namespace
 
 FleetHost::FleetHost(Loop& loop, const Options& options, std::vector<std::string> addresses,
-                     core::DirectoryHost& directory, Engine engine)
+                     core::DirectoryHost& directory, Engine engine, Duration look_interval)
     : loop_(loop),
       options_(options),
       directory_(directory),
       engine_(std::move(engine)),
+      look_interval_(look_interval),
       member_(loop, directory, *this,
               {store::this_process(), std::move(addresses), kVersion, options.lease, false,
                random_key()}),
@@ -155,7 +153,7 @@ void FleetHost::start(Shards& shards) {
 
 void FleetHost::look_later() {
   if (!watch_) return;
-  look_timer_.expires_after(kLookInterval);
+  look_timer_.expires_after(look_interval_);
   look_timer_.async_wait([this](const boost::system::error_code& cancelled) {
     if (cancelled) return;
     asio::post(look_thread_, [this] {

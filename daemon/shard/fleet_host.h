@@ -35,8 +35,10 @@ class FleetHost final : private core::FleetMember::Shell {
     std::function<void(const std::string& durability)> durability;
   };
 
+  /// `look_interval`: how often it looks at the settings of the server, and asks the Sentinels.
   FleetHost(Loop& loop, const Options& options, std::vector<std::string> addresses,
-            core::DirectoryHost& directory, Engine engine);
+            core::DirectoryHost& directory, Engine engine,
+            Duration look_interval = std::chrono::seconds(5));
   ~FleetHost() override;
 
   /// Adds this daemon to the fleet. If a daemon that may be dead has one of its addresses, waits
@@ -91,6 +93,7 @@ class FleetHost final : private core::FleetMember::Shell {
   const Options& options_;
   core::DirectoryHost& directory_;
   const Engine engine_;
+  const Duration look_interval_;
   core::FleetMember member_;
   MarkFile mark_;
   std::string accepted_loss_;

@@ -16,6 +16,7 @@ Exit code 1 if a fault survived, 2 if the arguments or the tree cannot be used.
 
 import argparse
 import difflib
+import functools
 import json
 import os
 import random
@@ -45,6 +46,10 @@ FIRST_BUILD_LIMIT = 7200  # seconds
 BUILD_LIMIT = 900  # seconds
 
 
+# A program with a fault may signal processes that are not its own, so tests see only each other.
+APART = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+
 def give_up(why):
     print(f"mutate: {why}", file=sys.stderr)
     sys.exit(2)
@@ -59,6 +64,16 @@ def run(command, limit, **more):
         return done.returncode, done.stdout[-20000:]
     except subprocess.TimeoutExpired as late:
         return None, str(late)
+
+
+@functools.cache
+def apart():
+    """Returns the words before a command that give it a process namespace, if that is possible."""
+    possible = shutil.which(APART[0]) and subprocess.run([*APART, "true"], capture_output=True,
+                                                         check=False).returncode == 0
+    if not possible:
+        print("no process namespace (needs root): a fault may signal other processes of this user", flush=True)
+    return APART if possible else []
 
 
 def git(*words):
@@ -107,7 +122,7 @@ def test(which, limit, *, skipped=(), stop=True, environment=None):
     words = list(which)
     if skipped:
         words[words.index("-E") + 1] += "".join(f"|^{re.escape(name)}$" for name in skipped)
-    return run(["ctest", "--test-dir", BUILD, "--parallel", str(os.cpu_count()),
+    return run([*apart(), "ctest", "--test-dir", BUILD, "--parallel", str(os.cpu_count()),
                 *(["--stop-on-failure"] if stop else []), *words], limit,
                env={**os.environ, **(environment or {})})
 

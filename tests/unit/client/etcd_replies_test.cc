@@ -3,7 +3,7 @@
 // types of each field, and HTTP that has no end. Each call fails with a typed error.
 #include "client/store.h"
 #include "client/stores/remote_store.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/foreign_fakes.h"
 
 namespace c10dd {
 namespace {
@@ -11,43 +11,10 @@ namespace {
 using namespace std::chrono_literals;
 using test::error_of;
 using test::FakeReply;
-using test::FakeRequest;
-
-/// Takes a request. Its name is the path, its argument the body.
-std::optional<FakeRequest> take_request(std::string& in) {
-  const std::size_t head = in.find("\r\n\r\n");
-  if (head == std::string::npos) return std::nullopt;
-  const std::size_t body = std::stoul(in.substr(in.find("Content-Length: ") + 16));
-  if (in.size() < head + 4 + body) return std::nullopt;
-  const std::string path = in.substr(5, in.find(' ', 5) - 5);
-  const FakeRequest asked{path, in.substr(head + 4, body)};
-  in.erase(0, head + 4 + body);
-  return asked;
-}
-
-FakeReply ok(const std::string& body) {
-  return {"HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body};
-}
-
-/// Makes an object of these fields, beside the header that each reply has.
-std::string with_header(const std::string& fields) {
-  return R"({"header":{"revision":"5"})" + (fields.empty() ? "" : "," + fields) + "}";
-}
-
-/// An empty database, in which each change succeeds.
-FakeReply good_etcd_reply(const FakeRequest& asked) {
-  if (asked.name == "/v3/watch") return {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"};
-  if (asked.name != "/v3/kv/txn") return ok(with_header(""));
-  const std::string operations = asked.argument.substr(asked.argument.find("\"success\":"));
-  std::string responses;
-  const std::string done = operations.substr(0, operations.find("\"failure\":"));
-  for (std::size_t at = 0; (at = done.find("{\"request_", at)) != std::string::npos; ++at) {
-    const bool range = done.compare(at, 16, "{\"request_range\"") == 0;
-    responses += std::string(responses.empty() ? "" : ",") +
-                 (range ? R"({"response_range":{}})" : R"({"response_put":{}})");
-  }
-  return ok(with_header(R"("succeeded":true,"responses":[)" + responses + "]"));
-}
+using test::etcd::good_etcd_reply;
+using test::etcd::ok;
+using test::etcd::take_request;
+using test::etcd::with_header;
 
 struct Request {
   std::string path;

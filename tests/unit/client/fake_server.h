@@ -9,8 +9,11 @@
 
 #include <algorithm>
 #include <array>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -31,6 +34,7 @@ struct FakeReply {
 
   std::string bytes;
   Then then = Then::go_on;  ///< repeat: send the last 64 KiB of the bytes again and again
+  std::string late = {};    ///< sent after the bytes, but not before release()
 };
 
 class FakeServer {
@@ -60,6 +64,11 @@ class FakeServer {
   ~FakeServer() {
     ::shutdown(listener_, SHUT_RDWR);
     acceptor_.join();
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    released_.notify_all();
     for (const int connection : connections_) ::shutdown(connection, SHUT_RDWR);
     for (std::thread& thread : threads_) thread.join();
     for (const int connection : connections_) ::close(connection);
@@ -76,15 +85,43 @@ class FakeServer {
     bad_ = std::move(bad);
   }
 
+  /// From now on, requests of this name get these replies one after the other, and the last one for
+  /// ever. Several names may have such replies.
+  void say(const std::string& name, std::deque<FakeReply> replies) {
+    const std::lock_guard lock(mutex_);
+    said_[name] = std::move(replies);
+  }
+
+  /// Sends the late bytes that are kept back now.
+  void release() {
+    const std::lock_guard lock(mutex_);
+    ++releases_;
+    released_.notify_all();
+  }
+  /// On how many connections late bytes are kept back.
+  int held() const { return locked(held_); }
+  /// How many requests of this name have come.
+  int asked(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = asked_.find(name);
+    return found == asked_.end() ? 0 : found->second;
+  }
+  /// How many connections have been made, and how many of them neither side has closed.
+  int connections() const { return locked(made_); }
+  int open_connections() const { return locked(open_); }
+
  private:
   void accept() {
     while (true) {
       const int connection = ::accept(listener_, nullptr, nullptr);
       if (connection < 0) return;
       connections_.push_back(connection);
+      change(made_, 1);
+      change(open_, 1);
       threads_.emplace_back([this, connection] {
         serve(connection);
         ::shutdown(connection, SHUT_RDWR);
+        change(open_, -1);
       });
     }
   }
@@ -101,7 +138,9 @@ class FakeServer {
         continue;
       }
       const FakeReply reply = reply_to(*asked);
-      if (!send(connection, reply.bytes) || reply.then == FakeReply::Then::close) return;
+      if (!send(connection, reply.bytes)) return;
+      if (!reply.late.empty()) wait_for_release();
+      if (!send(connection, reply.late) || reply.then == FakeReply::Then::close) return;
       const std::string again =
           reply.bytes.substr(reply.bytes.size() - std::min<std::size_t>(65536, reply.bytes.size()));
       while (reply.then == FakeReply::Then::repeat && send(connection, again)) {
@@ -111,7 +150,29 @@ class FakeServer {
 
   FakeReply reply_to(const FakeRequest& asked) {
     const std::lock_guard lock(mutex_);
-    return asked.name == name_ ? bad_ : good_(asked);
+    ++asked_[asked.name];
+    if (asked.name == name_) return bad_;
+    const auto said = said_.find(asked.name);
+    if (said == said_.end()) return good_(asked);
+    FakeReply reply = said->second.front();
+    if (said->second.size() > 1) said->second.pop_front();
+    return reply;
+  }
+
+  void wait_for_release() {
+    std::unique_lock lock(mutex_);
+    ++held_;
+    released_.wait(lock, [this, before = releases_] { return ends_ || releases_ != before; });
+    --held_;
+  }
+
+  int locked(const int& number) const {
+    const std::lock_guard lock(mutex_);
+    return number;
+  }
+  void change(int& number, int by) {
+    const std::lock_guard lock(mutex_);
+    number += by;
   }
 
   static bool send(int connection, std::string_view bytes) {
@@ -130,9 +191,17 @@ class FakeServer {
   std::vector<std::thread> threads_;  // one for each connection; the acceptor adds both
   std::vector<int> connections_;
   std::thread acceptor_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::condition_variable released_;
   std::string name_;
   FakeReply bad_;
+  std::map<std::string, std::deque<FakeReply>> said_;
+  std::map<std::string, int> asked_;
+  int releases_ = 0;
+  int held_ = 0;
+  int made_ = 0;
+  int open_ = 0;
+  bool ends_ = false;
 };
 
 /// Expects that the call has failed with one of these codes, and that a terminal may show the text.

@@ -7,7 +7,7 @@
 
 #include "client/store.h"
 #include "client/stores/remote_store.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/foreign_fakes.h"
 
 namespace c10dd {
 namespace {
@@ -16,47 +16,8 @@ using namespace std::chrono_literals;
 using test::error_of;
 using test::FakeReply;
 using test::FakeRequest;
-
-/// Takes a command. Its name is the operation if it runs the script.
-std::optional<FakeRequest> take_command(std::string& in) {
-  std::size_t at = 0;
-  const auto number = [&]() -> std::optional<std::size_t> {
-    const std::size_t end = in.find("\r\n", at);
-    if (end == std::string::npos) return std::nullopt;
-    const std::size_t value = std::stoul(in.substr(at + 1, end - at - 1));
-    at = end + 2;
-    return value;
-  };
-  const auto count = number();
-  std::vector<std::string> words;
-  while (count && words.size() < *count) {
-    const auto length = number();
-    if (!length || in.size() < at + *length + 2) return std::nullopt;
-    words.push_back(in.substr(at, *length));
-    at += *length + 2;
-  }
-  if (!count) return std::nullopt;
-  in.erase(0, at);
-  const bool script = words[0] == "EVALSHA" || words[0] == "EVAL";
-  if (!script) return FakeRequest{words[0], words.size() > 1 ? words[1] : ""};
-  const std::string op = words[3 + std::stoul(words[2])];
-  return FakeRequest{words[0] == "EVAL" ? "EVAL" : op, op};
-}
-
-FakeReply good_redis_reply(const FakeRequest& asked) {
-  static const std::map<std::string, std::string> replies{
-      {"AUTH", "+OK\r\n"},
-      {"SCRIPT", "$40\r\n0123456789012345678901234567890123456789\r\n"},
-      {"exist", "$1\r\n0\r\n"},
-      {"UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n"},
-      {"forgotten", "-NOSCRIPT no such script\r\n"}};
-  if (asked.name == "SUBSCRIBE") {
-    return {"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$" +
-            std::to_string(asked.argument.size()) + "\r\n" + asked.argument + "\r\n$0\r\n\r\n"};
-  }
-  const auto found = replies.find(asked.name);
-  return {found == replies.end() ? ":1\r\n" : found->second};
-}
+using test::redis::good_redis_reply;
+using test::redis::take_command;
 
 const std::map<std::string, FakeReply>& kinds() {
   static const std::map<std::string, FakeReply> all{

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replies that no server of PyTorch's TCPStore sends, to each message of the store on one: numbers
 // out of range, texts that are too long or too short, silence. Each call fails with a typed error.
-#include <map>
-
 #include "client/store.h"
 #include "client/stores/remote_store.h"
-#include "protocol/tcpstore_wire.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/foreign_fakes.h"
 
 namespace c10dd {
 namespace {
@@ -15,53 +12,11 @@ using namespace std::chrono_literals;
 using test::error_of;
 using test::FakeReply;
 using test::FakeRequest;
-
-std::string byte(std::uint8_t value) { return std::string(1, static_cast<char>(value)); }
-
-std::string number(std::int64_t value) {
-  std::string bytes;
-  tcpstore::put_number(bytes, value);
-  return bytes;
-}
-
-std::string text(const std::string& value) {
-  return number(static_cast<std::int64_t>(value.size())) + value;
-}
-
-/// Takes a message of PyTorch 2.2 and later; the connection has begun with `validate`.
-std::optional<FakeRequest> take_message(std::string& in) {
-  Bytes begin;
-  tcpstore::encode_message(begin, tcpstore::Dialect::v, {.query = tcpstore::Query::validate});
-  tcpstore::MessageCutter cutter;
-  if (in.starts_with(begin)) {
-    in.erase(0, begin.size());
-    return FakeRequest{"validate", ""};
-  }
-  EXPECT_TRUE(*cutter.cut(begin));
-  const Result<bool> whole = cutter.cut(in);
-  if (!whole) return FakeRequest{"bad", ""};
-  if (!*whole) return std::nullopt;
-  const tcpstore::Message message = cutter.decode(in);
-  const FakeRequest asked{std::string(name_of(message.query)),
-                          message.query == tcpstore::Query::ping ? in.substr(1, 4) : ""};
-  in.erase(0, cutter.size());
-  return asked;
-}
-
-/// A store in which each key has the value v.
-FakeReply good_tcp_reply(const FakeRequest& asked) {
-  static const std::map<std::string, std::string> replies{
-      {"get", text("7")},          {"compare_set", text("v")},
-      {"check", byte(0)},          {"wait", byte(0)},
-      {"cancel_wait", byte(1)},    {"add", number(7)},
-      {"remove", number(1)},       {"count_keys", number(0)},
-      {"queue_length", number(1)}, {"queue_pop", number(1) + text("i")},
-      {"list_keys", number(0)},    {"multi_get", text("v") + text("w")}};
-  if (asked.name == "ping") return {asked.argument};
-  if (asked.name == "bad") return {"", FakeReply::Then::close};
-  const auto found = replies.find(asked.name);
-  return {found == replies.end() ? "" : found->second};
-}
+using test::tcp::byte;
+using test::tcp::good_tcp_reply;
+using test::tcp::number;
+using test::tcp::take_message;
+using test::tcp::text;
 
 struct Message {
   std::string name;

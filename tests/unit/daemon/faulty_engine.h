@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +19,10 @@ struct EngineFaults {
   std::atomic<bool> unknown = false;   ///< commits have an unknown outcome, and do nothing
   std::atomic<bool> had_room = true;   ///< what relieve() returns
   std::atomic<unsigned> relieved = 0;  ///< number of calls of relieve()
+  /// Called on the commit thread before each commit; set before the first one.
+  std::function<void()> before_commit;
+  /// What hand_over() does; null: what a memory engine does.
+  std::function<Result<void>(const store::Ownership& owner, std::uint64_t process)> hand_over;
 };
 
 class FaultyEngine final : public store::Engine {
@@ -37,11 +43,16 @@ class FaultyEngine final : public store::Engine {
   Result<void> release(const store::Ownership& owner) override { return memory_->release(owner); }
   std::unique_ptr<store::RowReader> read(JobNumber job) override { return memory_->read(job); }
   std::vector<store::Outcome> commit(std::span<const store::JobBatch> batches) override {
+    if (faults_->before_commit) faults_->before_commit();
     if (faults_->unknown) return {batches.size(), store::Outcome::unknown};
     return memory_->commit(batches);
   }
   std::vector<store::Outcome> confirm(std::span<const store::Ownership> owners) override {
     return memory_->confirm(owners);
+  }
+  Result<void> hand_over(const store::Ownership& owner, std::uint64_t process) override {
+    return faults_->hand_over ? faults_->hand_over(owner, process)
+                              : memory_->hand_over(owner, process);
   }
   bool relieve() override {
     ++faults_->relieved;

@@ -8,7 +8,7 @@
 namespace c10dd::store {
 namespace {
 
-using Rows = std::map<Bytes, Bytes>;
+using Contents = std::map<Bytes, Bytes>;
 using Outcomes = std::vector<Outcome>;
 
 constexpr JobNumber kJob = 7;
@@ -76,12 +76,12 @@ TEST_P(EngineContract, LoadsWhatWasCommitted) {
   EXPECT_EQ(commit({kJob, epoch, 0, 1, {put("b", "2"), put("a", "1")}}), Outcome::durable);
   EXPECT_EQ(commit({kJob, epoch, 1, 2, {put("c", "3"), put("a", ""), erase("b")}}),
             Outcome::durable);
-  EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"a", ""}, {"c", "3"}}));
+  EXPECT_EQ(rows_of(*engine_, kJob), (Contents{{"a", ""}, {"c", "3"}}));
 }
 
 TEST_P(EngineContract, KeepsArbitraryBytesInUnsignedOrder) {
   const Epoch epoch = claim().epoch;
-  Rows expected;
+  Contents expected;
   JobBatch batch{kJob, epoch, 0, 1, {}};
   for (int a = 0; a < 256; ++a) {
     Bytes key(1, static_cast<char>(a));
@@ -107,15 +107,15 @@ TEST_P(EngineContract, AppliesTheRowsOfABatchInOrder) {
                     {put("p3", "new"), put("q", "a"), erase_prefix("p"), put("p2", "kept"),
                      put("q", "b"), erase("q"), put("r", "1"), put("r", "2"), erase("none")}}),
             Outcome::durable);
-  EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"p2", "kept"}, {"r", "2"}}));
+  EXPECT_EQ(rows_of(*engine_, kJob), (Contents{{"p2", "kept"}, {"r", "2"}}));
 }
 
 TEST_P(EngineContract, ErasesExactlyThePrefix) {
   const Bytes nul("n\0", 2);
-  const Rows all{{"a", ""},         {"a\xff", ""}, {"a\xff\xff", ""}, {"a\xff\xffz", ""},
-                 {"b", ""},         {"\xff", ""},  {"\xff\xff", ""},  {"g*h?[i]\\j^-", ""},
-                 {"g*h?[i]\\", ""}, {"gxhyi", ""}, {nul, ""},         {nul + "1", ""},
-                 {"n", ""},         {"n1", ""}};
+  const Contents all{{"a", ""},         {"a\xff", ""}, {"a\xff\xff", ""}, {"a\xff\xffz", ""},
+                     {"b", ""},         {"\xff", ""},  {"\xff\xff", ""},  {"g*h?[i]\\j^-", ""},
+                     {"g*h?[i]\\", ""}, {"gxhyi", ""}, {nul, ""},         {nul + "1", ""},
+                     {"n", ""},         {"n1", ""}};
   Revision revision = 0;
   const Epoch epoch = claim().epoch;
   for (const Bytes& prefix :
@@ -125,7 +125,7 @@ TEST_P(EngineContract, ErasesExactlyThePrefix) {
     batch.rows.push_back(erase_prefix(prefix));
     ASSERT_EQ(commit(batch), Outcome::durable);
     ++revision;
-    Rows expected;
+    Contents expected;
     for (const auto& [key, value] : all) {
       if (!key.starts_with(prefix)) expected[key] = value;
     }
@@ -143,7 +143,7 @@ TEST_P(EngineContract, RefusesAGapInTheChainWithoutAnyEffect) {
               from > 6 ? Outcome::lost : Outcome::fenced)
         << from << ".." << to;
   }
-  EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"a", "2"}}));
+  EXPECT_EQ(rows_of(*engine_, kJob), (Contents{{"a", "2"}}));
   EXPECT_EQ(commit({kJob, epoch, 6, 7, {}}), Outcome::durable);
 }
 
@@ -157,13 +157,13 @@ TEST_P(EngineContract, TakesTheNewestCommitAgainAsSuccess) {
   EXPECT_EQ(engine_->commit(batches), Outcomes(3, Outcome::durable));
   EXPECT_EQ(commit(batches[0]), Outcome::durable);
   EXPECT_EQ(commit(batches[2]), Outcome::durable);
-  EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"a", "1"}, {"b", "2"}}));
+  EXPECT_EQ(rows_of(*engine_, kJob), (Contents{{"a", "1"}, {"b", "2"}}));
 
   // A repeat with an additional batch. All of it may be repeated once more.
   const std::vector<JobBatch> longer{batches[2], {kJob, epoch, 9, 10, {put("c", "3")}}};
   EXPECT_EQ(engine_->commit(longer), Outcomes(2, Outcome::durable));
   EXPECT_EQ(engine_->commit(longer), Outcomes(2, Outcome::durable));
-  EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"a", "1"}, {"b", "2"}, {"c", "3"}}));
+  EXPECT_EQ(rows_of(*engine_, kJob), (Contents{{"a", "1"}, {"b", "2"}, {"c", "3"}}));
 }
 
 TEST_P(EngineContract, JudgesEachBatchOfACommit) {
@@ -179,9 +179,9 @@ TEST_P(EngineContract, JudgesEachBatchOfACommit) {
                                                   {1, now + 1, 2, 3, {put("a", "future")}}}),
             (Outcomes{Outcome::durable, Outcome::durable, Outcome::fenced, Outcome::lost,
                       Outcome::absent, Outcome::durable, Outcome::fenced}));
-  EXPECT_EQ(rows_of(*engine_, 1), (Rows{{"a", "3"}}));
-  EXPECT_EQ(rows_of(*engine_, 2), (Rows{{"a", "2"}}));
-  EXPECT_EQ(rows_of(*engine_, 3), Rows{});
+  EXPECT_EQ(rows_of(*engine_, 1), (Contents{{"a", "3"}}));
+  EXPECT_EQ(rows_of(*engine_, 2), (Contents{{"a", "2"}}));
+  EXPECT_EQ(rows_of(*engine_, 3), Contents{});
   EXPECT_EQ(engine_->jobs().value(), (std::vector<JobNumber>{1, 2}));
   EXPECT_TRUE(engine_->commit({}).empty());
 }
@@ -195,7 +195,7 @@ TEST_P(EngineContract, ClaimFencesTheOwnerBefore) {
   EXPECT_EQ(commit({kJob, before.epoch, 1, 2, {erase("a"), put("b", "")}}), Outcome::fenced);
   EXPECT_EQ(commit({kJob, before.epoch, 0, 1, {put("a", "1")}}), Outcome::fenced);
   EXPECT_EQ(commit({kJob, after.epoch, 0, 1, {put("a", "other")}}), Outcome::fenced);
-  EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"a", "1"}}));
+  EXPECT_EQ(rows_of(*engine_, kJob), (Contents{{"a", "1"}}));
   EXPECT_EQ(commit({kJob, after.epoch, 1, 2, {put("a", "2")}}), Outcome::durable);
   EXPECT_EQ(engine_->renew({kJob, before.epoch}).error().code, Code::not_owner);
   EXPECT_TRUE(engine_->renew({kJob, after.epoch}));
@@ -210,7 +210,7 @@ TEST_P(EngineContract, ReleaseEndsAnEpoch) {
   const Claim after = claim();
   EXPECT_GT(after.epoch, before.epoch);
   EXPECT_EQ(after.revision, 4u);
-  EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"a", "1"}}));
+  EXPECT_EQ(rows_of(*engine_, kJob), (Contents{{"a", "1"}}));
 }
 
 TEST_P(EngineContract, ConfirmsOwnersOnly) {
@@ -232,7 +232,7 @@ TEST_P(EngineContract, KeepsJobsApart) {
   EXPECT_EQ(engine_->jobs().value(), jobs);
   for (const JobNumber job : jobs) {
     EXPECT_EQ(rows_of(*engine_, job),
-              job == 256 ? Rows{} : (Rows{{"k", std::to_string(job)}, {"", ""}}));
+              job == 256 ? Contents{} : (Contents{{"k", std::to_string(job)}, {"", ""}}));
   }
 }
 
@@ -245,13 +245,13 @@ TEST_P(EngineContract, CountsRevisionsBeyondDoubles) {
   EXPECT_EQ(commit({kJob, epoch, large, large + 1, {put("a", "2")}}), Outcome::durable);
   EXPECT_EQ(commit({kJob, epoch, large, large + 1, {put("a", "2")}}), Outcome::durable);
   EXPECT_EQ(claim().revision, large + 1);
-  EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"a", "2"}}));
+  EXPECT_EQ(rows_of(*engine_, kJob), (Contents{{"a", "2"}}));
 }
 
 TEST_P(EngineContract, TakesABatchOfAHundredThousandRows) {
   const Epoch epoch = claim().epoch;
   JobBatch batch{kJob, epoch, 0, 1, {}};
-  Rows expected;
+  Contents expected;
   for (int n = 0; n < 100'000; ++n) {
     Bytes key = "key/" + std::to_string(n);
     Bytes value(100, static_cast<char>(n));
@@ -276,7 +276,7 @@ TEST_P(EngineContract, ReadsInPiecesBetweenWhichOthersCommit) {
   constexpr JobNumber kOther = kJob + 1;
   const Epoch epoch = claim().epoch;
   const Epoch other = claim(kOther).epoch;
-  Rows expected;
+  Contents expected;
   JobBatch batch{kJob, epoch, 0, 1, {}};
   for (int n = 0; n < 250; ++n) {
     const Bytes key = std::to_string(1000 + n);
@@ -284,7 +284,7 @@ TEST_P(EngineContract, ReadsInPiecesBetweenWhichOthersCommit) {
     batch.rows.push_back(put(key, expected[key]));
   }
   ASSERT_EQ(commit(batch), Outcome::durable);
-  Rows rows;
+  Contents rows;
   Revision revision = 0;
   const auto reader = engine_->read(kJob);
   for (bool more = true; more; ++revision) {
@@ -309,13 +309,13 @@ TEST_P(EngineContract, ReadsInPiecesBetweenWhichOthersCommit) {
 }
 
 TEST_P(EngineContract, TellsAllChangesSinceARevisionOrNone) {
-  const auto apply = [](Rows& rows, const RowView& row) {
+  const auto apply = [](Contents& rows, const RowView& row) {
     if (row.kind == Row::Kind::put) rows[Bytes(row.key)] = row.value;
     if (row.kind == Row::Kind::erase) rows.erase(Bytes(row.key));
   };
   for (const JobNumber job : {JobNumber{0}, kJob}) {
     const Epoch epoch = claim(job).epoch;
-    std::vector<Rows> states{rows_of(*engine_, job)};
+    std::vector<Contents> states{rows_of(*engine_, job)};
     for (const Row& row : {put("a", "1"), put("b", "2"), erase("a"), put("b", "")}) {
       const Revision from = states.size() - 1;
       ASSERT_EQ(commit({job, epoch, from, from + 1, {row}}), Outcome::durable);
@@ -338,7 +338,7 @@ TEST_P(EngineContract, TakesMaximalKeysAndValues) {
   const Bytes key(limits::kKeyBytes, '\xff');
   const Bytes value(limits::kValueBytes, '\0');
   ASSERT_EQ(commit({kJob, epoch, 0, 1, {put(key, value), put("b", value)}}), Outcome::durable);
-  EXPECT_TRUE(rows_of(*engine_, kJob) == (Rows{{key, value}, {"b", value}}));
+  EXPECT_TRUE(rows_of(*engine_, kJob) == (Contents{{key, value}, {"b", value}}));
 }
 
 TEST_P(PersistentEngine, HasTheSameRowsWhenItIsOpenedAgain) {
@@ -350,7 +350,7 @@ TEST_P(PersistentEngine, HasTheSameRowsWhenItIsOpenedAgain) {
   reopen();
   EXPECT_EQ(claim(8).revision, 3u) << "a revision without rows counts too";
   EXPECT_EQ(engine_->jobs().value(), (std::vector<JobNumber>{kJob, 8}));
-  EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"a", "1"}, {Bytes("\0", 1), "\xff"}}));
+  EXPECT_EQ(rows_of(*engine_, kJob), (Contents{{"a", "1"}, {Bytes("\0", 1), "\xff"}}));
   EXPECT_EQ(engine_->confirm(std::vector<Ownership>{{kJob, before.epoch}}),
             Outcomes{Outcome::durable});
   EXPECT_EQ(commit(batch), Outcome::durable) << "an unknown outcome is resolved by repeating";
@@ -360,7 +360,7 @@ TEST_P(PersistentEngine, HasTheSameRowsWhenItIsOpenedAgain) {
   EXPECT_EQ(commit({kJob, before.epoch, 9, 10, {}}), Outcome::fenced);
   EXPECT_EQ(commit({kJob, after.epoch, 9, 10, {erase("a")}}), Outcome::durable);
   reopen();
-  EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{Bytes("\0", 1), "\xff"}}));
+  EXPECT_EQ(rows_of(*engine_, kJob), (Contents{{Bytes("\0", 1), "\xff"}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, EngineContract, testing::ValuesIn(built_engines()), engine_name);

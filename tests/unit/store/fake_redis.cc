@@ -1,44 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread, one connection, a table of answers.
+// A table of replies over test::FakeServer.
 #include "tests/unit/store/fake_redis.h"
-
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <array>
-#include <optional>
-#include <stdexcept>
 
 #include "store/job_head.h"
 
 namespace c10dd::store {
 namespace {
 
-/// Removes one complete command from the front of `input`. Returns the command's name.
-std::optional<std::string> take_command(std::string& input) {
-  std::size_t at = 0;
-  const auto number = [&](char mark) -> std::optional<std::size_t> {
-    const std::size_t end = input.find("\r\n", at);
-    if (end == std::string::npos || input[at] != mark) return std::nullopt;
-    const std::size_t value = std::stoul(input.substr(at + 1, end - at - 1));
-    at = end + 2;
-    return value;
-  };
-  const auto count = number('*');
-  std::string name;
-  for (std::size_t n = 0; count && n < *count; ++n) {
-    const auto length = number('$');
-    if (!length || input.size() < at + *length + 2) return std::nullopt;
-    if (n == 0) name = input.substr(at, *length);
-    at += *length + 2;
-  }
-  if (!count) return std::nullopt;
-  input.erase(0, at);
-  return name;
-}
-
-const std::map<std::string, std::string>& good_answers() {
+const std::string& good_reply(const std::string& name) {
   static const std::map<std::string, std::string> replies{
       {"AUTH", "+OK\r\n"},
       {"ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"},
@@ -49,58 +18,83 @@ const std::map<std::string, std::string>& good_answers() {
       {"GET", "$1\r\n" + std::to_string(kStoredFormat) + "\r\n"},
       {"SADD", ":1\r\n"},
       {"EVAL", "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$3\r\n1 0\r\n"},
+      {"EVALSHA", "$1\r\nd\r\n"},
       {"HGET", "$18\r\n1:0000000000000001\r\n"},
       {"HMGET", "*1\r\n$-1\r\n"},
+      {"HSETNX", ":1\r\n"},
       {"SMEMBERS", "*1\r\n$1\r\n1\r\n"},
       {"HSCAN", "*2\r\n$1\r\n0\r\n*0\r\n"},
       {"HLEN", ":0\r\n"}};
-  return replies;
+  static const std::string unknown = "-ERR unknown command\r\n";
+  const auto found = replies.find(name);
+  return found == replies.end() ? unknown : found->second;
+}
+
+const std::map<std::string_view, std::string>& scripts() {
+  static const std::map<std::string_view, std::string> names{
+      {kRedisClaimScript, "claim"},     {kRedisDirectoryScript, "directory"},
+      {kRedisReleaseScript, "release"}, {kRedisHandOverScript, "hand_over"},
+      {kRedisForgetScript, "forget"},   {kRedisBeatScript, "beat"},
+      {kRedisLeaveScript, "leave"},     {kRedisAcceptScript, "accept"},
+      {kRedisProbeScript, "probe"},     {kRedisCommitScript, "commit"},
+      {kRedisChangesScript, "changes"}};
+  return names;
+}
+
+/// Returns the name of a script, if the command has the text of one.
+std::string name_of(const FakeRedis::Words& words) {
+  const auto found = words[0] == "EVAL" ? scripts().find(words[1]) : scripts().end();
+  return found == scripts().end() ? words[0] : found->second;
 }
 
 }  // namespace
 
-FakeRedis::FakeRedis(std::map<std::string, std::string> replies) : replies_(std::move(replies)) {
-  listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      ::listen(listener_, 1) != 0 ||
-      ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    throw std::runtime_error("the fake server does not listen");
+FakeRedis::FakeRedis(std::map<std::string, std::string> replies)
+    : server_([this](std::string& in) { return take(in); },
+              [](const test::FakeRequest& asked) {
+                return test::FakeReply{good_reply(asked.argument)};
+              }) {
+  using Then = test::FakeReply::Then;
+  for (const auto& [name, bytes] : replies) {
+    const test::FakeReply reply{bytes, bytes.starts_with("-NOSCRIPT") ? Then::go_on : Then::close};
+    say(name, {reply});
+    if (name != "EVAL") continue;
+    for (const auto& [text, script] : scripts()) say(script, {reply});
   }
-  port_ = ntohs(address.sin_port);
-  thread_ = std::thread([this] { serve(); });
+  const std::string& at = server_.address();
+  port_ = static_cast<std::uint16_t>(std::stoul(at.substr(at.find(':') + 1)));
 }
 
-FakeRedis::~FakeRedis() {
-  ::shutdown(listener_, SHUT_RDWR);
-  thread_.join();
-  ::close(listener_);
+RedisAddress FakeRedis::address() const {
+  RedisAddress address;
+  address.host = "127.0.0.1";
+  address.port = port_;
+  return address;
 }
 
-void FakeRedis::serve() {
-  const int connection = ::accept(listener_, nullptr, nullptr);
-  if (connection < 0) return;
-  std::string input;
-  std::array<char, 65536> buffer;
-  bool serving = true;
-  while (serving) {
-    const auto name = take_command(input);
-    if (!name) {
-      const ssize_t length = ::recv(connection, buffer.data(), buffer.size(), 0);
-      if (length <= 0) break;
-      input.append(buffer.data(), static_cast<std::size_t>(length));
-      continue;
-    }
-    const auto given = replies_.find(*name);
-    // NOSCRIPT is followed by another try on the same connection.
-    serving = given == replies_.end() || given->second.starts_with("-NOSCRIPT");
-    const std::string& reply = given != replies_.end() ? given->second : good_answers().at(*name);
-    ::send(connection, reply.data(), reply.size(), MSG_NOSIGNAL);
+std::vector<FakeRedis::Words> FakeRedis::commands(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Words> found;
+  for (const auto& [one, words] : commands_) {
+    if (one == name) found.push_back(words);
   }
-  ::close(connection);
+  return found;
+}
+
+FakeRedis::Words FakeRedis::names() const {
+  const std::lock_guard lock(mutex_);
+  Words names;
+  for (const auto& [name, words] : commands_) names.push_back(name);
+  return names;
+}
+
+std::optional<test::FakeRequest> FakeRedis::take(std::string& in) {
+  const auto words = test::take_resp_words(in);
+  if (!words) return std::nullopt;
+  const std::string name = name_of(*words);
+  const std::lock_guard lock(mutex_);
+  commands_.emplace_back(name, *words);
+  return test::FakeRequest{name, words->front()};
 }
 
 }  // namespace c10dd::store

@@ -1,30 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 // A server that replies like Redis, except to commands for which a test has set other replies. It
-// serves one connection on 127.0.0.1, and closes it after a reply that the test has set.
+// remembers all commands.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
-#include <thread>
+#include <vector>
+
+#include "store/redis/commands.h"
+#include "tests/unit/client/fake_server.h"
+#include "tests/unit/resp_words.h"
 
 namespace c10dd::store {
 
 class FakeRedis {
  public:
-  /// Raw answers by the name of the command.
-  explicit FakeRedis(std::map<std::string, std::string> replies);
-  ~FakeRedis();
+  using Words = std::vector<std::string>;
 
-  std::string url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
+  /// Raw replies by the name of the command. The connection ends with such a reply, unless it is
+  /// NOSCRIPT, which is followed by another try on the same connection.
+  explicit FakeRedis(std::map<std::string, std::string> replies = {});
+
+  std::string url() const { return "redis://" + server_.address(); }
+  std::uint16_t port() const { return port_; }
+  RedisAddress address() const;
+
+  /// From now on, commands of this name get these replies one after the other, and the last one for
+  /// ever. The name is that of the command, or of a script: "claim", "commit" (if sent with its
+  /// text), "beat" and so on.
+  void say(const std::string& name, std::deque<test::FakeReply> replies) {
+    server_.say(name, std::move(replies));
+  }
+
+  /// Returns the commands of this name, in the order in which they came.
+  std::vector<Words> commands(const std::string& name) const;
+  /// Returns the names of all commands.
+  Words names() const;
+
+  test::FakeServer& server() { return server_; }
 
  private:
-  void serve();
+  std::optional<test::FakeRequest> take(std::string& in);
 
-  std::map<std::string, std::string> replies_;
-  int listener_ = -1;
+  mutable std::mutex mutex_;
+  std::vector<std::pair<std::string, Words>> commands_;
   std::uint16_t port_ = 0;
-  std::thread thread_;
+  test::FakeServer server_;  // last, because its threads use the other members
 };
 
 }  // namespace c10dd::store
