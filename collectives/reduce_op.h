@@ -43,7 +43,7 @@ struct ReduceOp {
   friend constexpr bool operator==(const ReduceOp& a, const ReduceOp& b) {
     return a.kind == b.kind && (a.kind != premul_sum || a.factor == b.factor);
   }
-  friend constexpr bool operator==(const ReduceOp& op, Kind kind) { return op.kind == kind; }
+  friend constexpr bool operator==(const ReduceOp& a, Kind b) { return a.kind == b; }
 };
 
 inline constexpr std::size_t kReduceOps = 9;  ///< number of kinds

@@ -111,7 +111,7 @@ struct Slot {
   std::size_t& count;
 };
 
-HttpReply no_reply(int status, Code code, std::string text) {
+HttpReply no_reply(int status, Code code, const std::string& text) {
   HttpReply reply = http_error(status, code, text);
   reply.retry_after = 1;
   return reply;

@@ -31,6 +31,7 @@ void take_early_signals() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 [[gnu::constructor]] void begin() { take_early_signals(); }
 #else
+// NOLINTNEXTLINE(readability-identifier-naming): the other kind of build has a function
 [[gnu::section(".preinit_array"), gnu::used]] void (*const begin)() = take_early_signals;
 #endif
 

@@ -235,6 +235,7 @@ Reply WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key, Lo
   if (state != nullptr) look.observe(state->revision);
   const Everybody everybody{tables_.sessions, tables_.barriers, tables_.groups, look.now};
   if (waiter.absent) return missing_session(key, *waiter.absent, waiter.timeout, everybody);
+  C10DD_ASSERT(state != nullptr);  // who waits for ranks has arrived at the barrier
   if (state->broken) return *state->broken;
   return missing_ranks(key, *state, waiter.timeout, everybody);
 }

@@ -140,7 +140,7 @@ bool Door::knocks(std::string_view head) {
   return frame && frame->has_value() && (*frame)->header.op == native::kDoorOp;
 }
 
-void Door::take(std::shared_ptr<Stream> stream) {
+void Door::take(const std::shared_ptr<Stream>& stream) {
   std::string head = stream->take_head();
   const auto cut = frame_of(head);
   const Result<native::DoorFrame> frame = native::decode_door((*cut)->body);

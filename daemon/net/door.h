@@ -53,7 +53,7 @@ class Door {
 
   /// Takes a connection whose head begins with a frame of a door. Refuses it if the frame is wrong,
   /// does not have the key of this daemon, or this daemon does not own the job.
-  void take(std::shared_ptr<Stream> stream);
+  void take(const std::shared_ptr<Stream>& stream);
 
  private:
   asio::awaitable<void> connect_to_any(std::vector<std::string> addresses, native::DoorFrame frame,

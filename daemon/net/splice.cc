@@ -131,7 +131,7 @@ void Direction::finish(const ErrorCode& ended) {
 
 }  // namespace
 
-void splice(std::shared_ptr<Stream> client, Bytes received, std::shared_ptr<Stream> owner,
+void splice(std::shared_ptr<Stream> client, const Bytes& received, std::shared_ptr<Stream> owner,
             std::function<void()> then) {
   std::make_shared<Splice>(std::move(client), std::move(owner), std::move(then))->start(received);
 }

@@ -16,7 +16,7 @@ inline constexpr std::size_t kSplicedBytes = 128 * 1024;
 
 /// Starts to copy, and returns at once. Both streams must be on the caller's loop. `received` was
 /// read from the client before. Calls `then` when both connections are closed.
-void splice(std::shared_ptr<Stream> client, Bytes received, std::shared_ptr<Stream> owner,
+void splice(std::shared_ptr<Stream> client, const Bytes& received, std::shared_ptr<Stream> owner,
             std::function<void()> then);
 
 }  // namespace c10dd::daemon

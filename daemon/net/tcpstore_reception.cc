@@ -230,9 +230,10 @@ void end_tcpstore(const TcpStoreConnection& connection) {
              });
 }
 
-void receive_passed_on(std::shared_ptr<Stream> stream, std::shared_ptr<TcpStoreListener> listener) {
+void receive_passed_on(std::shared_ptr<Stream> stream,
+                       const std::shared_ptr<TcpStoreListener>& listener) {
   listener->begin(*stream);
-  receive(std::move(stream), std::move(listener), true);
+  receive(std::move(stream), listener, true);
 }
 
 WireProtocol tcpstore_protocol(std::shared_ptr<TcpStoreListener> listener) {

@@ -51,7 +51,8 @@ struct TcpStoreConnection {
 WireProtocol tcpstore_protocol(std::shared_ptr<TcpStoreListener> listener);
 
 /// Serves a connection that another daemon passes on, because this one owns the listener's job.
-void receive_passed_on(std::shared_ptr<Stream> stream, std::shared_ptr<TcpStoreListener> listener);
+void receive_passed_on(std::shared_ptr<Stream> stream,
+                       const std::shared_ptr<TcpStoreListener>& listener);
 
 /// Serves a connection on the loop of `shard`, which must be the stream's loop.
 void serve_tcpstore(std::shared_ptr<Stream> stream, TcpStoreConnection connection, Shard& shard);

@@ -19,7 +19,7 @@ namespace c10dd::daemon {
 
 class SocketPoll final : public boost::asio::execution_context::service {
  public:
-  using key_type = SocketPoll;
+  using key_type = SocketPoll;  // NOLINT(readability-identifier-naming): Asio asks for it
   static boost::asio::execution_context::id id;
 
   /// The owner of a socket. A call reports that the socket is ready for what was wanted. It is not

@@ -36,7 +36,7 @@ Bytes field(unsigned number, std::string_view value) {
 
 /// A method and its message as gRPC frames it.
 struct Call {
-  Call(std::string path_, const Bytes& message) : path(std::move(path_)), body(1, '\0') {
+  Call(std::string to, const Bytes& message) : path(std::move(to)), body(1, '\0') {
     for (int shift = 24; shift >= 0; shift -= 8) {
       body += static_cast<char>(message.size() >> shift & 0xff);
     }

@@ -190,20 +190,8 @@ void check_sync_delay(const CommandLine& line) {
   }
 }
 
-/// Exits by itself after --help and on a bad option.
-CommandLine parse(int argc, char** argv) {
-  CommandLine line;
-  Options& o = line.options;
-  std::string daemon;
-  std::vector<std::string> against;
-  CLI::App app{"Measures the daemon beside a bare echo, Redis and etcd, in turns on one machine."};
-  app.set_help_flag("-h,--help", "print this");
-  std::vector<std::string> names;
-  for (const Scenario& scenario : kScenarios) names.emplace_back(scenario.name);
-  app.add_option("SCENARIO", line.scenarios, "what to measure")
-      ->required()
-      ->check(CLI::IsMember(names));
-  app.option_defaults()->take_last()->always_capture_default();
+/// Adds the options that say how much is measured.
+void add_sizes(CLI::App& app, Options& o) {
   app.add_option("--connections,--clients", o.connections, "instead of the scenario's number, or 1")
       ->check(CLI::Range(1U, 65536U));
   app.add_option("--depth", o.depth, "requests that a connection keeps open")
@@ -225,6 +213,23 @@ CommandLine parse(int argc, char** argv) {
   app.add_option("--key-bytes", o.key_bytes)->check(CLI::Range(std::size_t{16}, limits::kKeyBytes));
   app.add_option("--value-bytes", o.value_bytes)
       ->check(CLI::Range(std::size_t{0}, limits::kValueBytes));
+}
+
+/// Exits by itself after --help and on a bad option.
+CommandLine parse(int argc, char** argv) {
+  CommandLine line;
+  Options& o = line.options;
+  std::string daemon;
+  std::vector<std::string> against;
+  CLI::App app{"Measures the daemon beside a bare echo, Redis and etcd, in turns on one machine."};
+  app.set_help_flag("-h,--help", "print this");
+  std::vector<std::string> names;
+  for (const Scenario& scenario : kScenarios) names.emplace_back(scenario.name);
+  app.add_option("SCENARIO", line.scenarios, "what to measure")
+      ->required()
+      ->check(CLI::IsMember(names));
+  app.option_defaults()->take_last()->always_capture_default();
+  add_sizes(app, o);
   app.add_option("--only", o.only, "of instructions: cases whose names contain this, by function")
       ->type_name("TEXT");
   app.add_option("--budgets", o.budgets, "of instructions: fail if a case costs 3 % more than here")

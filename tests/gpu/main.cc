@@ -106,7 +106,7 @@ std::vector<std::string> environment_of(Rank rank, const Scenario& scenario, int
 }
 
 bool run(std::size_t number, int gpus, const std::string& daemon) {
-  const Scenario& scenario = scenarios[number];
+  const Scenario& scenario = kScenarioList[number];
   const auto begin = Clock::now();
   const std::string url = "c10dd://" + daemon + "/gpu-" + std::to_string(number);
   std::vector<pid_t> pids;
@@ -129,7 +129,7 @@ bool run(std::size_t number, int gpus, const std::string& daemon) {
 
 int run_rank(const char* number) {
   try {
-    scenarios[std::strtoul(number, nullptr, 10) % kScenarios].run();
+    kScenarioList[std::strtoul(number, nullptr, 10) % kScenarios].run();
     return 0;
   } catch (const std::exception& error) {
     std::printf("  rank %s: %s\n", std::getenv("C10DD_RANK"), error.what());
@@ -147,7 +147,7 @@ int run_all(const std::vector<std::string_view>& names) {
   int failed = 0;
   bool counted = false;
   for (std::size_t number = 0; number < kScenarios; ++number) {
-    if (!names.empty() && std::ranges::count(names, scenarios[number].name) == 0) continue;
+    if (!names.empty() && std::ranges::count(names, kScenarioList[number].name) == 0) continue;
     failed += run(number, gpus, daemon.address()) ? 0 : 1;
     const std::string metrics = test::metrics_of(daemon.address());
     counted = counted || metrics.find("backend=\"nccl\"") != std::string::npos;
@@ -166,9 +166,9 @@ int main(int argc, char** argv) {
   if (command == "rank" && argc > 2) return c10dd::gpu::run_rank(argv[2]);
   const std::vector<std::string_view> names(argv + 1, argv + argc);
   for (const std::string_view name : names) {
-    if (std::ranges::count(c10dd::gpu::scenarios, name, &c10dd::gpu::Scenario::name) > 0) continue;
+    if (std::ranges::count(c10dd::gpu::kScenarioList, name, &c10dd::gpu::Scenario::name) > 0) continue;
     std::fprintf(stderr, "usage: %s [NAME...]\nNames of scenarios:", argv[0]);
-    for (const auto& one : c10dd::gpu::scenarios) std::fprintf(stderr, " %s", one.name.data());
+    for (const auto& one : c10dd::gpu::kScenarioList) std::fprintf(stderr, " %s", one.name.data());
     std::fprintf(stderr, "\n");
     return 64;
   }

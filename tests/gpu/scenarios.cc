@@ -159,7 +159,7 @@ void subgroups() {
 
 }  // namespace
 
-const Scenario scenarios[kScenarios] = {
+const Scenario kScenarioList[kScenarios] = {
     {"reductions", 1, 1, reductions},
     {"moves", 1, 1, moves},
     {"reductions", 2, 2, reductions},

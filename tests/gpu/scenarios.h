@@ -17,7 +17,7 @@ struct Scenario {
 
 /// All scenarios, in the order in which they are run.
 inline constexpr std::size_t kScenarios = 14;
-extern const Scenario scenarios[kScenarios];
+extern const Scenario kScenarioList[kScenarios];
 
 // In failures.cc and pace.cc.
 void abort_a_group();

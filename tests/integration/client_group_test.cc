@@ -24,6 +24,7 @@ bool is_child = false;  // forked by a test
 
 // A forked child cannot look for leaks: the sanitizer waits for threads that exist in its parent
 // only. The sanitizer calls this function before it looks.
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" [[gnu::used]] int __lsan_is_turned_off() { return is_child ? 1 : 0; }
 
 namespace c10dd {

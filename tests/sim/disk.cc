@@ -19,7 +19,7 @@ Disk::Disk(World& world, const Swarm& swarm, Records& records)
   if (swarm.fleet()) {
     engine_ = store::open_on(memory_, 0);
   } else {
-    engine_ = std::move(*store::open_engine("memory:"));
+    engine_ = *store::open_engine("memory:");
   }
 }
 
@@ -46,7 +46,7 @@ void Disk::promote(const store::SharedMemory& copy) {
 }
 
 void Disk::roll_back() {
-  auto older = std::move(*store::open_engine("memory:"));
+  auto older = *store::open_engine("memory:");
   const auto commit = [&](JobNumber job, Revision to, const std::vector<Row>& rows) {
     const JobBatch batch{job, older->claim(job)->epoch, 0, to, Rows(rows), {}};
     if (to > 0) C10DD_ASSERT(older->commit(std::span(&batch, 1)).front() == Outcome::durable);

@@ -62,8 +62,8 @@ std::optional<Reply> Model::apply(const Request& request, const SessionId& sessi
     return told(Counted{std::erase_if(
         keys, [&](const auto& entry) { return entry.first.starts_with(remove->prefix); })});
   }
-  if (const auto* request_ = std::get_if<Transact>(&request)) {
-    return transact(*request_, session, revision);
+  if (const auto* changes = std::get_if<Transact>(&request)) {
+    return transact(*changes, session, revision);
   }
   return std::nullopt;
 }

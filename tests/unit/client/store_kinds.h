@@ -28,6 +28,7 @@ struct StoreKind {
 };
 
 /// For GoogleTest, which would show the bytes.
+// NOLINTNEXTLINE(readability-identifier-naming)
 inline void PrintTo(const StoreKind& kind, std::ostream* out) { *out << kind.name; }
 
 const std::vector<StoreKind>& store_kinds();
