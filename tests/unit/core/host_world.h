@@ -83,8 +83,7 @@ class HostWorld : private DirectoryHost::Shell {
     void commit(store::CommitBatch batch) override {
       world_.engine_work.push_back([this, batch = std::move(batch)] {
         store::CommitResult result{batch.number, {}, {}, {}};
-        const bool lost = std::exchange(world_.fail_next, false);
-        if (lost) {
+        if (std::exchange(world_.fail_next, false)) {
           result.jobs.assign(batch.jobs.size(), store::Outcome::unknown);
           result.confirms.assign(batch.confirms.size(), store::Outcome::unknown);
         } else {
@@ -103,15 +102,15 @@ class HostWorld : private DirectoryHost::Shell {
       if (!piece.last) world_.engine_work.push_back([this, slot, load] { read_on(slot, load); });
       post([this, slot, g = world_.generation, piece] { host.loaded(g, slot, piece); });
     }
-    void hand_over(const JobRef& slot, std::uint64_t process) override {
-      world_.engine_work.push_back([this, slot, process] {
-        const Result<void> done = world_.engine->hand_over({slot->number, slot->epoch}, process);
+    void hand_over(const JobRef& slot, std::uint64_t to) override {
+      world_.engine_work.push_back([this, slot, to] {
+        const Result<void> done = world_.engine->hand_over({slot->number, slot->epoch}, to);
         post([this, slot, g = world_.generation, done] { host.handed_over(g, slot, done); });
       });
     }
-    void lose_engine(std::uint64_t, const std::string& why, bool rolled_back) override {
+    void lose_engine(std::uint64_t, const std::string& why, bool is_older) override {
       world_.lost = why;
-      world_.rolled_back = rolled_back;
+      world_.rolled_back = is_older;
     }
     void report_damage(const std::string& what) override { told.push_back("damage " + what); }
     void performed(const JobSlot&, const Effects&, const Origin*, std::uint64_t) override {}
@@ -137,7 +136,7 @@ class HostWorld : private DirectoryHost::Shell {
                      std::shared_ptr<store::SharedMemory> memory = nullptr,
                      std::uint64_t its_process = 0)
       : process(its_process), shared_(shared), is_volatile_(is_volatile) {
-    engine = memory ? store::open_on(memory, process) : std::move(*store::open_engine("memory:"));
+    engine = memory ? store::open_on(memory, process) : *store::open_engine("memory:");
     if (memory) fleet = store::open_fleet_on(memory);
     directory = std::make_unique<DirectoryHost>(first_loop_, static_cast<Shell&>(*this));
     for (std::size_t i = 0; i < count; ++i) {
@@ -288,7 +287,7 @@ class HostWorld : private DirectoryHost::Shell {
                std::function<void(std::optional<DirectoryNews>)> then) {
     engine_work.push_back([this, reading, then = std::move(then)] {
       const auto news =
-          std::make_shared<std::optional<DirectoryNews>>(std::move(reading->step(*engine).value()));
+          std::make_shared<std::optional<DirectoryNews>>(reading->step(*engine).value());
       if (!*news) return read_on(reading, then);
       first_loop_.post([then, news] { then(std::move(*news)); });
     });

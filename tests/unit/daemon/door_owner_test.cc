@@ -180,7 +180,7 @@ TEST_F(DoorOwnerTest, LeavesPlacesToClientsOfOtherProtocols) {
   leave(last);
   leave(taken(frame("10.0.0.8:1")));
   std::vector<Ticket> all;
-  while (places() > 0) all.push_back(std::move(*admission_.enter_own()));
+  while (places() > 0) all.push_back(*admission_.enter_own());
   EXPECT_EQ(refusal(frame("10.0.0.8:1")), Code::quota_exceeded);
 }
 

@@ -107,7 +107,7 @@ TEST_F(EndpointListenersTest, TwoThatAreClosedBeforeTheLoopTurnsServeNobody) {
 
 TEST_F(EndpointListenersTest, FullDaemonOpensNoneUntilThereIsAPlace) {
   std::vector<Ticket> taken;
-  while (places() > 1) taken.push_back(std::move(*admission_.enter_own()));
+  while (places() > 1) taken.push_back(*admission_.enter_own());
   const auto first = open(endpoint("digits", "a"));
   ASSERT_NE(first.port, 0);
   for (int round = 0; round < 33; ++round) {

@@ -105,7 +105,7 @@ TEST_F(EndpointRestoreTest, TwoPortsThatAreTakenAreTriedAgainUntilEachIsFree) {
 
 TEST_F(EndpointRestoreTest, OneThatHasNoPlaceSaysSoAndComesWhenThereIsOne) {
   std::vector<Ticket> taken;
-  while (places() > 0) taken.push_back(std::move(*admission_.enter_own()));
+  while (places() > 0) taken.push_back(*admission_.enter_own());
   const auto one = endpoint("digits", "a", three_free_ports());
   listeners_->restore({one});
   EXPECT_NE(listeners_->problem(one).find("too many connections and endpoints"), std::string::npos)

@@ -64,7 +64,7 @@ class FaultyEngine final : public store::Engine {
  private:
   std::shared_ptr<EngineFaults> faults_;
   std::string damage_;
-  std::unique_ptr<store::Engine> memory_ = std::move(*store::open_engine("memory:"));
+  std::unique_ptr<store::Engine> memory_ = *store::open_engine("memory:");
 };
 
 }  // namespace c10dd::daemon

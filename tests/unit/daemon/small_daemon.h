@@ -41,7 +41,7 @@ class SmallDaemon {
         return host.shard_of(job, run);
       };
     }
-    if (!engine) engine = std::move(*store::open_engine("memory:"));
+    if (!engine) engine = *store::open_engine("memory:");
     EXPECT_TRUE(host.adopt(std::move(engine), *shards_));
   }
 
