@@ -352,10 +352,10 @@ TEST(HttpRoutes, AJobNamesItsRanksAndWhoWaitsForWhom) {
   EXPECT_EQ(run.at("world_size").as_int64(), 4);
   EXPECT_EQ(run.at("joined").as_int64(), 3);
   EXPECT_EQ(run.at("ranks").at(0).at("host").as_string(), "10.0.0.1");
-  EXPECT_EQ(run.at("missing"), boost::json::array({3}));
-  EXPECT_EQ(run.at("left"), boost::json::array({2}));
+  EXPECT_EQ(run.at("missing"), boost::json::array{3});
+  EXPECT_EQ(run.at("left"), boost::json::array{2});
   EXPECT_EQ(run.at("waits").at(0).at("seen").as_bool(), false);
-  EXPECT_EQ(run.at("waits").at(0).at("ranks"), boost::json::array({0}));
+  EXPECT_EQ(run.at("waits").at(0).at("ranks"), boost::json::array{0});
   request.accept = "text/plain";
   EXPECT_EQ(handle(request, its).body, summary + "\n");
 }

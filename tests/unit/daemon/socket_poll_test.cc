@@ -152,8 +152,8 @@ TEST_F(SocketPollTest, ReportsThatThereIsRoomAgain) {
   a->at_once = 1 << 20;
   b->fill();
   b->want(SocketPoll::writing);
-  boost::asio::post(loop, [&] {
-    boost::asio::post(loop, [&, a = a.get(), b = b.get()] {
+  boost::asio::post(loop, [&, a = a.get(), b = b.get()] {
+    boost::asio::post(loop, [&, a, b] {
       EXPECT_EQ(b->writes, 0) << "there is no room";
       a->then = [a] { a->want(SocketPoll::nothing); };
       a->want(SocketPoll::reading);

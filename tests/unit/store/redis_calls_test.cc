@@ -23,7 +23,7 @@ const std::string kPresentFormat = std::to_string(kStoredFormat) + ".1";
 
 class RedisCalls : public testing::Test {
  protected:
-  void open() { engine_ = std::move(open_engine(server_.url(), {.process = 1}).value()); }
+  void open() { engine_ = open_engine(server_.url(), {.process = 1}).value(); }
   Failure refusal() {
     const auto engine = open_engine(server_.url());
     EXPECT_FALSE(engine);

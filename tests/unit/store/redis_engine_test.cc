@@ -167,7 +167,7 @@ class RedisEngineTest : public testing::Test {
     if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server in PATH";
     server_ = std::make_unique<RedisServer>();
   }
-  std::unique_ptr<Engine> open() { return std::move(open_engine(server_->url()).value()); }
+  std::unique_ptr<Engine> open() { return open_engine(server_->url()).value(); }
 
   std::unique_ptr<RedisServer> server_;
 };
@@ -189,12 +189,12 @@ TEST_F(RedisEngineTest, FencesAnOwnerOnAnotherConnection) {
 TEST_F(RedisEngineTest, ARightThatIsTakenAwayLeavesNoCommitHalfDone) {
   server_->command({"ACL", "SETUSER", "ada", "on", ">secret", "~*", "+@all"});
   const std::string url = "redis://ada:secret@" + server_->url().substr(8);
-  const auto first = std::move(open_engine(url).value());
+  const auto first = open_engine(url).value();
   const Epoch begun = first->claim(1)->epoch;
   ASSERT_EQ(first->commit(std::vector<JobBatch>{{1, begun, 0, 1, {{Row::Kind::put, "a", "1"}}}}),
             Outcomes{Outcome::durable});
   for (const std::string right : {"hdel", "hset"}) {
-    const auto engine = std::move(open_engine(url, {.process = 1}).value());
+    const auto engine = open_engine(url, {.process = 1}).value();
     const Epoch epoch = engine->claim(1)->epoch;
     server_->command({"ACL", "SETUSER", "ada", "-" + right});
     const std::vector<JobBatch> batch = {
@@ -203,17 +203,17 @@ TEST_F(RedisEngineTest, ARightThatIsTakenAwayLeavesNoCommitHalfDone) {
     EXPECT_EQ(outcomes.commits, Outcomes{Outcome::unknown});
     EXPECT_NE(outcomes.why.find("unexpected reply to a commit"), std::string::npos) << outcomes.why;
     server_->command({"ACL", "SETUSER", "ada", "+" + right});
-    const auto again = std::move(open_engine(url).value());
+    const auto again = open_engine(url).value();
     EXPECT_EQ(rows_of(*again, 1), (std::map<Bytes, Bytes>{{"a", "1"}})) << right;
   }
 }
 
 TEST_F(RedisEngineTest, TellsOwnersApartAfterEpochsHaveBegunAgain) {
-  const auto old = std::move(open_engine(server_->url(), {.process = 1}).value());
+  const auto old = open_engine(server_->url(), {.process = 1}).value();
   const Epoch epoch = old->claim(1)->epoch;
   server_->command({"FLUSHALL"});
   EXPECT_EQ(old->confirm(std::vector<Ownership>{{1, epoch}}), Outcomes{Outcome::absent});
-  const auto other = std::move(open_engine(server_->url(), {.process = 2}).value());
+  const auto other = open_engine(server_->url(), {.process = 2}).value();
   EXPECT_EQ(other->claim(1)->epoch, epoch);
   EXPECT_EQ(old->confirm(std::vector<Ownership>{{1, epoch}}), Outcomes{Outcome::fenced});
   EXPECT_EQ(old->commit(std::vector<JobBatch>{{1, epoch, 0, 1, {{Row::Kind::put, "a", "1"}}}}),

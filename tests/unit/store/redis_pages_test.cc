@@ -18,7 +18,7 @@ using Words = FakeRedis::Words;
 class RedisPages : public testing::Test {
  protected:
   RedisPages() { open(); }
-  void open() { engine_ = std::move(open_engine(server_.url(), {.process = 1}).value()); }
+  void open() { engine_ = open_engine(server_.url(), {.process = 1}).value(); }
 
   static FakeReply page(const std::string& cursor, const std::vector<std::string>& texts) {
     std::string pairs = "*" + std::to_string(texts.size()) + "\r\n";

@@ -16,8 +16,8 @@ class RedisTurnTest : public testing::Test {
   void SetUp() override {
     if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server in PATH";
     server_ = std::make_unique<RedisServer>();
-    near_ = std::move(open_engine(server_->url(), {.process = 1}).value());
-    far_ = std::move(open_engine(server_->url(), {.process = 2}).value());
+    near_ = open_engine(server_->url(), {.process = 1}).value();
+    far_ = open_engine(server_->url(), {.process = 2}).value();
     revision_ = near_->claim(0)->revision;
     ASSERT_TRUE(far_->claim(0));
   }

@@ -114,7 +114,7 @@ TEST_F(RedisWiring, WhatFollowsALostReplyIsUnknown) {
                          {{text("df"), text("d"), text("d")}, {{":1\r\n"}, owned}, "dddf uu"},
                          {{text("df"), text("d"), text("d")}, {{"-ERR no\r\n"}, owned}, "dddf uu"},
                          {{text("df"), text("d"), text("d")}, {{"$-1\r\n"}, owned}, "dddf ad"}}) {
-    engine_ = std::move(open_engine(server_.url(), {.process = 1}).value());
+    engine_ = open_engine(server_.url(), {.process = 1}).value();
     server_.say("EVALSHA", one.commits);
     server_.say("HGET", one.confirms);
     const Engine::Outcomes outcomes = engine_->commit_and_confirm(batches_, owners_);

@@ -74,7 +74,7 @@ TEST(RocksEngine, RefusesAnotherFormatAndRowsWithoutOne) {
   const std::map<std::string, std::string> others{
       {"1", "before the first release"}, {std::to_string(kStoredFormat + 1), "newer daemon"}};
   for (const auto& [format, advice] : others) {
-    change([&](rocksdb::DB& db) { return db.Put({}, "f", format); });
+    change([&, to = format](rocksdb::DB& db) { return db.Put({}, "f", to); });
     const auto engine = open_engine(url);
     ASSERT_FALSE(engine);
     EXPECT_EQ(engine.error().code, Code::version_unsupported);
