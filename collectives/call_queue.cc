@@ -151,8 +151,8 @@ void CallQueue::run(Call& call) {
   }
 }
 
-void CallQueue::complete(Call& call, Result<void> result) noexcept {
-  finish(call, std::move(result));
+void CallQueue::complete(Call& call, const Result<void>& result) noexcept {
+  finish(call, result);
   if (starting_here == &call) {
     starting_here = nullptr;  // start() does the rest
     return;

@@ -50,7 +50,7 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   void destroy();
 
   /// Ends a call that was started, or one that has not begun. Called by Call::complete().
-  void complete(Call& call, Result<void> result) noexcept;
+  void complete(Call& call, const Result<void>& result) noexcept;
 
   /// How long a thread sleeps between two calls of progress(), if the backend needs them.
   static constexpr auto kProgressPeriod = std::chrono::microseconds(50);
