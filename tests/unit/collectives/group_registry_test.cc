@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -96,9 +97,14 @@ TEST(GroupRegistry, ForgetsGroupsThatWereDestroyed) {
 TEST(GroupRegistry, AGroupMayBeDestroyedByTheEndOfItsWork) {
   Groups world = open_world("world", 1);
   const WorkPtr work = world[0]->barrier({.async = true});
-  work->on_end([&](Work&) { world[0].reset(); });
+  std::promise<void> destroyed;
+  work->on_end([&](Work&) {
+    world[0].reset();
+    destroyed.set_value();
+  });
   EXPECT_EQ(ProcessGroup::abort_all("world", 1, "over"), kPair);
   EXPECT_THROW(work->wait(), Aborted);
+  destroyed.get_future().wait();  // wait() may return before the callbacks run
   EXPECT_EQ(ProcessGroup::abort_all("world", 1, "over"), 1u);
 }
 
