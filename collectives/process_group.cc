@@ -445,6 +445,7 @@ std::size_t ProcessGroup::abort_all(const std::string& name, std::uint64_t gener
   return collectives::GroupRegistry::instance().abort(name, generation, reason);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as each open() takes what it shares
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> bootstrap, World world,
                                                  GroupOptions options) {
   return collectives::open_group(bootstrap, std::move(world), std::move(options));

@@ -178,10 +178,7 @@ std::shared_ptr<LaunchRuns> Server::make_launches(const std::string& job) {
 std::shared_ptr<core::RunClaim> Server::make_claim(const std::string& job, const std::string& run) {
   if (!door_) return nullptr;
   const auto later = [this](Duration time, std::function<void()> then) {
-    const auto timer = std::make_shared<asio::steady_timer>(loop_, time);
-    timer->async_wait([timer, then = std::move(then)](const ErrorCode& cancelled) {
-      if (!cancelled) then();
-    });
+    after(loop_, time, std::move(then));
   };
   const auto alone = [this] { return host_->directory().fleet()->addresses().empty(); };
   const auto engine_works = [this] { return host_->not_ready().empty(); };

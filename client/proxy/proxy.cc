@@ -240,8 +240,9 @@ ProxyCounts Proxy::Shell::counts() {
 Proxy::Proxy(ProxySettings settings) {
   try {
     shell_ = std::make_unique<Shell>(std::move(settings));
-  } catch (const boost::system::system_error& failed) {  // no descriptor or thread for the loops
-    throw Error(Code::unavailable, "proxy: " + failed.code().message());
+  } catch (const boost::system::system_error& failed) {
+    throw Error(Code::unavailable, "the proxy cannot open the descriptors of its loop: " +
+                                       failed.code().message() + "; raise the limit of open files");
   }
   shell_->start();
 }

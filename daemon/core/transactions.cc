@@ -67,7 +67,7 @@ Maybe Transactions::on(Step& step, const Transact& transact) {
     } else if (doing.kind == Action::Kind::remove) {
       key_ops_.remove(step, key);
     } else {
-      key_ops_.put(step, key, std::move(doing.value), doing.expiry);
+      key_ops_.put(step, key, doing.value, doing.expiry);
     }
   }
   const bool changed = !step.out.rows.empty();

@@ -2,13 +2,13 @@
 #include "daemon/net/launch_runs.h"
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <system_error>
 #include <utility>
 
 #include "daemon/shard/event_log.h"
 #include "daemon/shard/log_line.h"
+#include "daemon/shard/loop.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -56,7 +56,7 @@ void log_note(const std::string& job, const core::PlainRuns::Note& note) {
 
 }  // namespace
 
-LaunchRuns::LaunchRuns(boost::asio::io_context& loop, std::string job, Directory directory,
+LaunchRuns::LaunchRuns(boost::asio::io_context& loop, const std::string& job, Directory directory,
                        std::shared_ptr<core::RunClaim> claim)
     : loop_(loop),
       launches_(std::make_shared<core::JobLaunches>(
@@ -64,10 +64,7 @@ LaunchRuns::LaunchRuns(boost::asio::io_context& loop, std::string job, Directory
           core::JobLaunches::Shell{
               std::move(directory),
               [&loop](Duration time, std::function<void()> then) {
-                const auto timer = std::make_shared<boost::asio::steady_timer>(loop, time);
-                timer->async_wait([timer, then = std::move(then)](const auto& cancelled) {
-                  if (!cancelled) then();
-                });
+                after(loop, time, std::move(then));
               },
               [job](const core::PlainRuns::Note& note) { log_note(job, note); }},
           std::move(claim))) {}

@@ -25,7 +25,7 @@ class LaunchRuns final : public TcpStoreRuns, public std::enable_shared_from_thi
   /// `loop` is the loop that accepts connections.
   /// `claim` is that of the job: the daemon that owns it has all runs. Null if the daemon is in no
   /// fleet.
-  LaunchRuns(boost::asio::io_context& loop, std::string job, Directory directory,
+  LaunchRuns(boost::asio::io_context& loop, const std::string& job, Directory directory,
              std::shared_ptr<core::RunClaim> claim = nullptr);
 
   void locate(std::function<void(Result<Owner>)> then) override;

@@ -132,7 +132,7 @@ void TcpStoreReception::pass_on(std::shared_ptr<Stream> owner) {
   const bool old = talk_.dialect() != tcpstore::Dialect::v;
   const auto address = stream_->address();
   if (old) listener_->silent.old_client_began(address);
-  splice(stream_, std::move(in_), std::move(owner), [listener = listener_, old, address] {
+  splice(stream_, std::exchange(in_, {}), std::move(owner), [listener = listener_, old, address] {
     if (old) listener->silent.old_client_ended(address);
     listener->context.metrics.connection_closed(Protocol::tcpstore, "peer");
   });
@@ -236,7 +236,7 @@ void receive_passed_on(std::shared_ptr<Stream> stream,
   receive(std::move(stream), listener, true);
 }
 
-WireProtocol tcpstore_protocol(std::shared_ptr<TcpStoreListener> listener) {
+WireProtocol tcpstore_protocol(const std::shared_ptr<TcpStoreListener>& listener) {
   WireProtocol entry;
   entry.protocol = Protocol::tcpstore;
   entry.recognise = recognise_tcpstore;

@@ -48,7 +48,7 @@ struct TcpStoreConnection {
 };
 
 /// Returns the TCPStore protocol's entry in the list of protocols of a listener.
-WireProtocol tcpstore_protocol(std::shared_ptr<TcpStoreListener> listener);
+WireProtocol tcpstore_protocol(const std::shared_ptr<TcpStoreListener>& listener);
 
 /// Serves a connection that another daemon passes on, because this one owns the listener's job.
 void receive_passed_on(std::shared_ptr<Stream> stream,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/shard/loop.h"
 
+#include <boost/asio/steady_timer.hpp>
 #include <ctime>
+#include <memory>
 
 #include "daemon/shard/socket_poll.h"
 
@@ -20,6 +22,13 @@ constexpr unsigned kTurnsWithoutLook = 15;
 constexpr std::chrono::milliseconds kBusy{1};
 
 }  // namespace
+
+void after(boost::asio::io_context& loop, Duration time, std::function<void()> then) {
+  const auto timer = std::make_shared<boost::asio::steady_timer>(loop, time);
+  timer->async_wait([timer, then = std::move(then)](const boost::system::error_code& cancelled) {
+    if (!cancelled) then();
+  });
+}
 
 Loop::Loop() : io_context(BOOST_ASIO_CONCURRENCY_HINT_UNSAFE_IO) { SocketPoll::of(*this); }
 

@@ -11,8 +11,12 @@
 #include <utility>
 
 #include "daemon/core/host/host_loop.h"
+#include "protocol/types.h"
 
 namespace c10dd::daemon {
+
+/// Calls `then` on the loop after this time. Must be called on the loop.
+void after(boost::asio::io_context& loop, Duration time, std::function<void()> then);
 
 class Loop : public boost::asio::io_context, public core::HostLoop {
  public:

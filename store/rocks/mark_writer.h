@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the marks of commits to the high-water file, on a separate thread. A commit only stores
-// its mark in memory. The file may be behind by `pause`, the least time between two
-// writes.
+// its mark in memory. The file may be behind by `pause`, the least time between two writes.
 #pragma once
 
 #include <chrono>
@@ -16,8 +15,8 @@ namespace c10dd::store {
 class MarkWriter {
  public:
   /// `complete` sets the fields of a mark that are too expensive to get at each commit. The thread
-  /// and close() call `complete` before they write a mark. `pause` is the least time between
-  /// two writes.
+  /// and close() call `complete` before they write a mark. `pause` is the least time between two
+  /// writes.
   MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete,
              std::chrono::milliseconds pause = std::chrono::milliseconds(200));
 

@@ -44,8 +44,6 @@ FAST_LIMIT = 240  # seconds for all fast tests; a fault that makes them hang cou
 SLOW_LIMIT = 3600  # seconds for all others
 FIRST_BUILD_LIMIT = 7200  # seconds
 BUILD_LIMIT = 900  # seconds
-
-
 # A program with a fault may signal processes that are not its own, so tests see only each other.
 APART = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 

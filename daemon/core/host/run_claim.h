@@ -52,6 +52,7 @@ class RunClaim final : public ReplySink, public std::enable_shared_from_this<Run
   void keep(std::function<void(const Failure& reason)> deposed);
   /// Undoes keep(). The run can be retired if nobody asks for it for a while.
   void release();
+  /// Returns true between keep() and release(), unless another daemon has claimed the run.
   bool keeps() const { return deposed_ != nullptr; }
 
   void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp&) override;

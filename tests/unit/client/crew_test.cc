@@ -159,7 +159,8 @@ TEST_F(CrewTest, WhoEndsAfterASignalHasNotFailedAndWhoIgnoresItIsKilled) {
   EXPECT_FALSE(crew->failure());
 }
 
-/// Hardly another process handles it: a fault in the code under test may send it to all.
+/// A real-time signal, because a fault in the code under test may send it to every process of the
+/// machine that handles it, and few programs handle this one.
 constexpr int kSave = 41;
 
 TEST_F(CrewTest, ForwardsASignalToWhoHandlesItAndWakesAll) {

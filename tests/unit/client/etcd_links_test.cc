@@ -4,10 +4,8 @@
 // threads.
 #include <future>
 
-#include "client/store.h"
-#include "client/stores/remote_store.h"
 #include "tests/unit/client/foreign_fakes.h"
-#include "tests/unit/comes_true.h"
+#include "tests/unit/client/foreign_links.h"
 
 namespace c10dd {
 namespace {
@@ -24,7 +22,7 @@ constexpr const char* kTxn = "/v3/kv/txn";
 constexpr const char* kRange = "/v3/kv/range";
 constexpr const char* kWatch = "/v3/watch";
 
-// In base64: the keys j, k and l of the job, and an item of the queue k.
+// The base64 of the keys j, k and l of the job, and of the key of an item of the queue k.
 constexpr const char* kBefore = "YzEwZGQtc3RvcmUvam9iL2svag==";
 constexpr const char* kKey = "YzEwZGQtc3RvcmUvam9iL2svaw==";               // c10dd-store/job/k/k
 constexpr const char* kOther = "YzEwZGQtc3RvcmUvam9iL2svbA==";             // c10dd-store/job/k/l
@@ -57,25 +55,10 @@ FakeReply changed() {
   return ok(with_header(R"("succeeded":true,"responses":[{"response_put":{}}])"));
 }
 
-class EtcdLinks : public testing::Test {
+class EtcdLinks : public test::ForeignLinks {
  protected:
-  EtcdLinks() { store_ = open(server_); }
-  void TearDown() override {
-    store_.reset();
-    EXPECT_TRUE(comes_true([&] { return server_.open_connections() == 0; })) << "one is left";
-  }
-  static std::shared_ptr<Store> open(const test::FakeServer& server) {
-    auto store = client::open_remote_store("etcd://" + server.address() + "/job", 60s);
-    store->set_default_timeout(60s);
-    return store;
-  }
-  template <class T>
-  static bool ends(std::future<T>& call) {
-    return call.wait_for(30s) == std::future_status::ready;
-  }
-
-  test::FakeServer server_{test::etcd::take_request, test::etcd::good_etcd_reply};
-  std::shared_ptr<Store> store_;
+  EtcdLinks()
+      : ForeignLinks("etcd://", "/job", test::etcd::take_request, test::etcd::good_etcd_reply) {}
 };
 
 TEST_F(EtcdLinks, AnEventWakesTheCallThatWaits) {

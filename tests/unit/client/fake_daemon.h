@@ -10,7 +10,7 @@
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
 #include "tests/unit/client/client_world.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/fake_server.h"
 
 namespace c10dd::client {
 

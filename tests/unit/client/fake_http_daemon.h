@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "client/internal/url.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/fake_server.h"
 
 namespace c10dd::test {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "protocol/tcpstore_wire.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/fake_server.h"
 #include "tests/unit/resp_words.h"
 
 namespace c10dd::test::redis {

@@ -52,7 +52,8 @@ TEST(LauncherSignals, AreMadeUsableWhateverTheParentHasSet) {
 
 void leave_with_3(int) { _exit(3); }
 
-// Hardly another process handles these: a fault in the code under test may send them to all.
+// Real-time signals, because a fault in the code under test may send them to every process of the
+// machine that handles them, and few programs handle these.
 const int kFirst = SIGRTMIN + 7;
 const int kSecond = SIGRTMIN + 8;
 

@@ -4,10 +4,8 @@
 // or may be one reply behind.
 #include <future>
 
-#include "client/store.h"
-#include "client/stores/remote_store.h"
 #include "tests/unit/client/foreign_fakes.h"
-#include "tests/unit/comes_true.h"
+#include "tests/unit/client/foreign_links.h"
 
 namespace c10dd {
 namespace {
@@ -36,26 +34,11 @@ std::string unsubscribed(int left) {
       {resp_text("unsubscribe"), resp_text("c"), ":" + std::to_string(left) + "\r\n"});
 }
 
-class RedisLinks : public testing::Test {
+class RedisLinks : public test::ForeignLinks {
  protected:
-  RedisLinks() { store_ = open(server_); }
-  void TearDown() override {
-    store_.reset();
-    EXPECT_TRUE(comes_true([&] { return server_.open_connections() == 0; })) << "one is left";
+  RedisLinks()
+      : ForeignLinks("redis://", "/job", test::redis::take_command, test::redis::good_redis_reply) {
   }
-  static std::shared_ptr<Store> open(const test::FakeServer& server) {
-    auto store = client::open_remote_store("redis://" + server.address() + "/job", 60s);
-    store->set_default_timeout(60s);
-    return store;
-  }
-  /// Returns whether a call on another thread ends, which has longer than that.
-  template <class T>
-  static bool ends(std::future<T>& call) {
-    return call.wait_for(30s) == std::future_status::ready;
-  }
-
-  test::FakeServer server_{test::redis::take_command, test::redis::good_redis_reply};
-  std::shared_ptr<Store> store_;
 };
 
 TEST_F(RedisLinks, AMessageWakesTheCallThatWaits) {

@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <future>
 
-#include "client/store.h"
-#include "client/stores/remote_store.h"
 #include "tests/unit/client/foreign_fakes.h"
-#include "tests/unit/comes_true.h"
+#include "tests/unit/client/foreign_links.h"
 
 namespace c10dd {
 namespace {
@@ -22,25 +20,9 @@ using test::tcp::number;
 using test::tcp::text;
 using Then = FakeReply::Then;
 
-class TcpLinks : public testing::Test {
+class TcpLinks : public test::ForeignLinks {
  protected:
-  TcpLinks() { store_ = open(server_); }
-  void TearDown() override {
-    store_.reset();
-    EXPECT_TRUE(comes_true([&] { return server_.open_connections() == 0; })) << "one is left";
-  }
-  static std::shared_ptr<Store> open(const test::FakeServer& server) {
-    auto store = client::open_remote_store("tcp://" + server.address(), 60s);
-    store->set_default_timeout(60s);
-    return store;
-  }
-  template <class T>
-  static bool ends(std::future<T>& call) {
-    return call.wait_for(30s) == std::future_status::ready;
-  }
-
-  test::FakeServer server_{test::tcp::take_message, test::tcp::good_tcp_reply};
-  std::shared_ptr<Store> store_;
+  TcpLinks() : ForeignLinks("tcp://", "", test::tcp::take_message, test::tcp::good_tcp_reply) {}
 };
 
 TEST_F(TcpLinks, AskedOnceForItsVersionAServerIsAskedNoMore) {

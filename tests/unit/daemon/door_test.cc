@@ -15,9 +15,9 @@
 
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
-#include "tests/unit/client/fake_server.h"
 #include "tests/unit/daemon/door_world.h"
 #include "tests/unit/daemon/listener_ports.h"
+#include "tests/unit/fake_server.h"
 
 namespace c10dd::daemon {
 namespace {

@@ -3,6 +3,8 @@
 // remembers all commands.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -10,7 +12,7 @@
 #include <vector>
 
 #include "store/redis/commands.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/fake_server.h"
 #include "tests/unit/resp_words.h"
 
 namespace c10dd::store {
@@ -49,5 +51,25 @@ class FakeRedis {
   std::uint16_t port_ = 0;
   test::FakeServer server_;  // last, because its threads use the other members
 };
+
+/// Expects that a call fails with each of these replies as unexpected. `open` opens the connection
+/// anew; `next` is another call, which must fail after that, because the connection has ended: it
+/// may be one reply behind.
+template <class Open, class Call, class Next>
+void expect_unexpected(FakeRedis& server, const std::string& name,
+                       const std::vector<std::string>& replies, const Open& open, const Call& call,
+                       const Next& next) {
+  for (const std::string& reply : replies) {
+    open();
+    server.say(name, {{reply}});
+    const auto result = call();
+    ASSERT_FALSE(result) << name << " " << reply;
+    EXPECT_EQ(result.error().code, Code::unavailable) << name << " " << reply;
+    EXPECT_NE(result.error().detail.find("unexpected reply"), std::string::npos)
+        << name << " " << reply << result.error().detail;
+    EXPECT_FALSE(next()) << name << " " << reply;
+  }
+  open();
+}
 
 }  // namespace c10dd::store

@@ -34,17 +34,8 @@ class RedisCalls : public testing::Test {
   template <class Call>
   void expect_unexpected(const std::string& name, const std::vector<std::string>& replies,
                          const Call& call) {
-    for (const std::string& reply : replies) {
-      open();
-      server_.say(name, {{reply}});
-      const auto result = call();
-      ASSERT_FALSE(result) << name << " " << reply;
-      EXPECT_EQ(result.error().code, Code::unavailable) << name << " " << reply;
-      EXPECT_NE(result.error().detail.find("unexpected reply"), std::string::npos)
-          << name << " " << reply << result.error().detail;
-      EXPECT_FALSE(engine_->jobs()) << name << " " << reply << ": it may be one reply behind";
-    }
-    open();
+    store::expect_unexpected(
+        server_, name, replies, [&] { open(); }, call, [&] { return engine_->jobs().has_value(); });
   }
   static std::string array(std::initializer_list<std::string> texts) {
     std::string all = "*" + std::to_string(texts.size()) + "\r\n";

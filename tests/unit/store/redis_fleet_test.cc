@@ -39,17 +39,9 @@ class RedisFleetWiring : public testing::Test {
   template <class Call>
   void expect_unexpected(const std::string& name, const std::vector<std::string>& replies,
                          const Call& call) {
-    for (const std::string& reply : replies) {
-      open();
-      server_.say(name, {{reply}});
-      const auto result = call();
-      ASSERT_FALSE(result) << name << " " << reply;
-      EXPECT_EQ(result.error().code, Code::unavailable);
-      EXPECT_NE(result.error().detail.find("unexpected reply"), std::string::npos)
-          << name << " " << reply;
-      EXPECT_FALSE(fleet_->remove(1, 1)) << reply << ": it may be one reply behind";
-    }
-    open();
+    store::expect_unexpected(
+        server_, name, replies, [&] { open(); }, call,
+        [&] { return fleet_->remove(1, 1).has_value(); });
   }
 
   FakeRedis server_;

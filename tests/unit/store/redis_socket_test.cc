@@ -11,8 +11,8 @@
 #include <set>
 
 #include "tests/integration/reserved_port.h"
-#include "tests/unit/client/fake_server.h"
 #include "tests/unit/comes_true.h"
+#include "tests/unit/fake_server.h"
 
 namespace c10dd::store {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "protocol/format.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/fake_server.h"
 #include "tests/unit/store/redis_server.h"
 
 namespace c10dd::store {
