@@ -52,11 +52,11 @@ class CompositeBackend final : public Backend {
     Part& part = parts_[index_of(operation.common().device.kind)];
     const bool message = info_of(operation.collective).message;
     if (!message) take_place(part);
-    auto* const relay = new Relay(*this, part, message, completion);
+    auto* const part_done = new PartCompletion(*this, part, message, completion);
     try {
-      part.backend->start(operation, *relay);
+      part.backend->start(operation, *part_done);
     } catch (...) {  // nothing was started
-      relay->forget();
+      part_done->forget();
       throw;
     }
   }
@@ -85,9 +85,9 @@ class CompositeBackend final : public Backend {
 
  private:
   /// Passes the end of an operation on, and frees itself.
-  class Relay final : public Completion {
+  class PartCompletion final : public Completion {
    public:
-    Relay(CompositeBackend& owner, Part& part, bool message, Completion& completion)
+    PartCompletion(CompositeBackend& owner, Part& part, bool message, Completion& completion)
         : owner_(owner), part_(part), message_(message), completion_(completion) {}
 
     void complete(Result<void> result) noexcept override {

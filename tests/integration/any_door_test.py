@@ -210,7 +210,7 @@ class WrongAddresses(Doors):
         return self.stack.enter_context(contextlib.closing(Listener(serve)))
 
     def test_daemons_that_name_each_other_do_not_loop(self):
-        def relay(client):
+        def reply_as_asked(client):
             with socket.create_connection(self.fleet[0].address) as daemon:
                 daemon.sendall(client.recv(65536))
                 while more := daemon.recv(65536):
@@ -218,7 +218,7 @@ class WrongAddresses(Doors):
             client.close()
         door = self.fleet[0]
         third = self.stack.enter_context(self.daemon())
-        listener = self.listener(relay)
+        listener = self.listener(reply_as_asked)
         self.owner_at(listener.address)
         for asked in (door, third):
             before = len(listener.connections)

@@ -14,7 +14,7 @@ import unittest
 import at_once
 from daemon import BIN, SLOWDOWN, Daemon
 from launcher import Case, Launcher, alive, passes_in_one_of_three
-from relay import Relay
+from faulty_link import FaultyLink
 from wire import Wire, text
 
 SOURCE = os.environ.get("C10DD_SOURCE", os.path.join(os.path.dirname(__file__), "../.."))
@@ -383,16 +383,16 @@ class Nodes(Case):
 
     @passes_in_one_of_three
     def test_connections_that_end_again_and_again_restart_nothing(self):
-        relays = [Relay(self.daemon.address[1]) for _ in range(2)]
-        for relay in relays:
-            self.addCleanup(relay.close)
-        nodes = [Launcher(self, "--daemon", f"127.0.0.1:{relay.port}", "--job", self.job, "--nnodes", "2", "--max-restarts", "0",
+        links = [FaultyLink(self.daemon.address[1]) for _ in range(2)]
+        for link in links:
+            self.addCleanup(link.close)
+        nodes = [Launcher(self, "--daemon", f"127.0.0.1:{link.port}", "--job", self.job, "--nnodes", "2", "--max-restarts", "0",
                           "--last-call", "1s", "--", "sh", "-c", self.SERVE, environment={"NAME": name})
-                 for name, relay in zip("ab", relays)]
+                 for name, link in zip("ab", links)]
         for name, node in zip("ab", nodes):
             self.until(lambda name=name: self.lines(name), f"{name} has a worker", node)
         for turn in range(12):
-            relays[turn % 2].reset()
+            links[turn % 2].reset()
             time.sleep(0.4)  # longer than the interval of heartbeats: each connection has served
         self.go(*nodes)
         self.assertEqual([1, 1], [len(self.lines(name)) for name in "ab"], nodes[0].said())

@@ -16,7 +16,7 @@
 #include "client/client.h"
 #include "client/errors.h"
 #include "tests/integration/daemon_process.h"
-#include "tests/integration/relay.h"
+#include "tests/integration/faulty_link.h"
 
 namespace c10dd {
 namespace {
@@ -100,13 +100,13 @@ TEST_F(ClientFleetDaemon, AMachineThatIsGoneIsLeftAfterOneSecond) {
 }
 
 TEST_F(ClientFleetDaemon, ASessionWhoseDaemonFallsSilentGoesOnElsewhere) {
-  test::Relay one(daemon_.address());
-  test::Relay two(daemon_.address());
+  test::FaultyLink one(daemon_.address());
+  test::FaultyLink two(daemon_.address());
   const auto client = Client::connect("c10dd://" + one.address() + "," + two.address() + "/job");
   client->store()->set("k", "v");
   const std::string before = client->address();
-  test::Relay& used = before == one.address() ? one : two;
-  used.set(test::Relay::Mode::lose_replies);
+  test::FaultyLink& used = before == one.address() ? one : two;
+  used.set(test::FaultyLink::Mode::lose_replies);
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(client->store()->get("k", 10s), "v");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s) << "less than the ttl";

@@ -19,7 +19,7 @@ import at_once
 import tcpstore_fleet_test
 from daemon import Daemon, SLOWDOWN
 from redis_server import redis_server
-from relay import Relay
+from faulty_link import FaultyLink
 from wire import Wire
 
 SECONDS = float(os.environ.get("C10DD_CHURN_SECONDS", "4"))
@@ -137,11 +137,11 @@ class FarDaemon(unittest.TestCase):
     def test_makes_its_changes_beside_a_near_one(self):
         with contextlib.ExitStack() as stack:
             port, _ = stack.enter_context(redis_server(stack.enter_context(tempfile.TemporaryDirectory())))
-            relay = Relay(port, delay=0.005)
-            stack.callback(relay.close)
+            link = FaultyLink(port, delay=0.005)
+            stack.callback(link.close)
             near = Daemon(engine=f"redis://127.0.0.1:{port}").start()
             stack.callback(near.stop)
-            far = Daemon(engine=f"redis://127.0.0.1:{relay.port}").start()
+            far = Daemon(engine=f"redis://127.0.0.1:{link.port}").start()
             stack.callback(far.stop)
             links = [http.client.HTTPConnection(*near.address, timeout=10) for _ in range(CONNECTIONS)]
 

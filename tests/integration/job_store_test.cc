@@ -11,7 +11,7 @@
 
 #include "client/client.h"
 #include "tests/integration/daemon_process.h"
-#include "tests/integration/relay.h"
+#include "tests/integration/faulty_link.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd {
@@ -229,10 +229,10 @@ class JobStoreRelay : public JobStoreTest {
  protected:
   void SetUp() override {
     JobStoreTest::SetUp();
-    relay_ = std::make_unique<test::Relay>(daemon_.address());
+    link_ = std::make_unique<test::FaultyLink>(daemon_.address());
   }
   std::shared_ptr<Client> through(ClientOptions options = {}) {
-    return Client::connect("c10dd://" + relay_->address() + "/job", std::move(options));
+    return Client::connect("c10dd://" + link_->address() + "/job", std::move(options));
   }
   /// What a queue has, after a moment for what is on its way.
   std::uint64_t length_becomes(const std::string& queue, std::uint64_t wanted) {
@@ -245,20 +245,20 @@ class JobStoreRelay : public JobStoreTest {
     return length;
   }
 
-  std::unique_ptr<test::Relay> relay_;
+  std::unique_ptr<test::FaultyLink> link_;
 };
 
 TEST_F(JobStoreRelay, APopWhoseAnswerWasLostGetsTheSameItem) {
   const auto client = through();
   store_->queue_push("q", "first");
   store_->queue_push("q", "second");
-  relay_->set(test::Relay::Mode::lose_replies);
+  link_->set(test::FaultyLink::Mode::lose_replies);
   auto popped =
       std::async(std::launch::async, [&] { return client->store()->queue_pop("q", 60s); });
   EXPECT_EQ(length_becomes("q", 1), 1u);
-  relay_->set(test::Relay::Mode::cut);
+  link_->set(test::FaultyLink::Mode::cut);
   EXPECT_EQ(popped.wait_for(100ms), std::future_status::timeout);
-  relay_->set(test::Relay::Mode::pass);
+  link_->set(test::FaultyLink::Mode::pass);
   EXPECT_EQ(popped.get(), "first");
   EXPECT_EQ(store_->queue_pop("q", 0s), "second");
 }
@@ -266,12 +266,12 @@ TEST_F(JobStoreRelay, APopWhoseAnswerWasLostGetsTheSameItem) {
 TEST_F(JobStoreRelay, APopThatIsGivenUpTakesNothing) {
   const auto client = through();
   store_->queue_push("q", "item");
-  relay_->set(test::Relay::Mode::lose_replies);
+  link_->set(test::FaultyLink::Mode::lose_replies);
   auto popped = std::async(std::launch::async, [&] { return client->store()->queue_pop("q", 1s); });
   EXPECT_EQ(length_becomes("q", 0), 0u);
   EXPECT_THROW(popped.get(), TimedOut);
-  relay_->set(test::Relay::Mode::cut);
-  relay_->set(test::Relay::Mode::pass);
+  link_->set(test::FaultyLink::Mode::cut);
+  link_->set(test::FaultyLink::Mode::pass);
   EXPECT_EQ(length_becomes("q", 1), 1u);
   EXPECT_EQ(client->store()->queue_pop("q", 60s), "item");
 }
@@ -279,7 +279,7 @@ TEST_F(JobStoreRelay, APopThatIsGivenUpTakesNothing) {
 TEST_F(JobStoreRelay, AClosedClientsItemGoesBack) {
   auto client = through();
   store_->queue_push("q", "item");
-  relay_->set(test::Relay::Mode::lose_replies);
+  link_->set(test::FaultyLink::Mode::lose_replies);
   const auto store = client->store();
   auto popped = std::async(std::launch::async, [&] { return store->queue_pop("q", 60s); });
   EXPECT_EQ(length_becomes("q", 0), 0u);
@@ -299,10 +299,10 @@ TEST_F(JobStoreRelay, ALostSessionLeavesOnlyTheSentWriteInDoubt) {
   auto popping = std::async(std::launch::async, [&] { return store->queue_pop("q", 60s); });
   auto watching = std::async(std::launch::async, [&] { return watch.next(60s); });
   std::this_thread::sleep_for(50ms);
-  relay_->set(test::Relay::Mode::lose_replies);
+  link_->set(test::FaultyLink::Mode::lose_replies);
   auto in_doubt = std::async(std::launch::async, [&] { return store->add("n", 1); });
   EXPECT_EQ(store_->get("n", 10s), "1");
-  relay_->set(test::Relay::Mode::cut);
+  link_->set(test::FaultyLink::Mode::cut);
   KeyWatch gone = store_->watch("mine");
   const WatchBatch removed = gone.next(10s);
   ASSERT_EQ(removed.changes.size(), 1u);
@@ -310,7 +310,7 @@ TEST_F(JobStoreRelay, ALostSessionLeavesOnlyTheSentWriteInDoubt) {
   store_->set("seen", "meanwhile");
   store_->queue_push("q", "item");
   store_->set("late", "here");
-  relay_->set(test::Relay::Mode::pass);
+  link_->set(test::FaultyLink::Mode::pass);
   try {
     in_doubt.get();
     ADD_FAILURE() << "nobody can know";

@@ -16,7 +16,7 @@
 #include "protocol/wording.h"
 #include "tests/integration/canary.h"
 #include "tests/integration/daemon_process.h"
-#include "tests/integration/relay.h"
+#include "tests/integration/faulty_link.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd {
@@ -323,18 +323,18 @@ TEST_F(MembershipTest, AStoppedMemberIsSilentAndComesBackAsALatecomer) {
 
 // Marin 7430: one lost connection of a follower ends nothing.
 TEST_F(MembershipTest, ALostConnectionThatComesBackIsNoLoss) {
-  test::Relay relay(daemon_.address());
+  test::FaultyLink link(daemon_.address());
   RendezvousOptions options = size(2, 2);
   options.grace = 3s;
   auto far = std::async(std::launch::async, [&] {
-    return Client::connect("c10dd://" + relay.address() + "/job")->rendezvous(options);
+    return Client::connect("c10dd://" + link.address() + "/job")->rendezvous(options);
   });
   const MembershipPtr near = connect()->rendezvous(options);
   const MembershipPtr member = far.get();
   for (int round = 0; round < 3; ++round) {
-    relay.set(test::Relay::Mode::cut);
+    link.set(test::FaultyLink::Mode::cut);
     std::this_thread::sleep_for(100ms);
-    relay.set(test::Relay::Mode::pass);
+    link.set(test::FaultyLink::Mode::pass);
     auto meets = std::async(std::launch::async, [&] { near->barrier("still", 20s); });
     member->barrier("still", 20s);
     meets.get();

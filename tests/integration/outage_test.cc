@@ -13,7 +13,7 @@
 #include "client/client.h"
 #include "client/membership.h"
 #include "tests/integration/daemon_process.h"
-#include "tests/integration/relay.h"
+#include "tests/integration/faulty_link.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd {
@@ -43,11 +43,11 @@ class OutageTest : public testing::Test {
     return std::async(std::launch::async,
                       [client, options] { return client->rendezvous(options); });
   }
-  void expect_no_ghost(test::Relay::Mode then);
-  static void end_outage(test::Relay& relay) {
-    relay.set(test::Relay::Mode::cut);
+  void expect_no_ghost(test::FaultyLink::Mode then);
+  static void end_outage(test::FaultyLink& link) {
+    link.set(test::FaultyLink::Mode::cut);
     std::this_thread::sleep_for(100ms);
-    relay.set(test::Relay::Mode::pass);
+    link.set(test::FaultyLink::Mode::pass);
   }
 
   TemporaryDirectory home_;
@@ -55,13 +55,13 @@ class OutageTest : public testing::Test {
 };
 
 TEST_F(OutageTest, JoinWhoseReplyIsLostJoinsOnce) {
-  test::Relay relay(daemon_.address());
-  const auto far = connect(relay.address());
-  relay.set(test::Relay::Mode::lose_replies);
+  test::FaultyLink link(daemon_.address());
+  const auto far = connect(link.address());
+  link.set(test::FaultyLink::Mode::lose_replies);
   Joining joining = join(far, size(2, 2));
   const auto near = connect(daemon_.address())->rendezvous(size(2, 2));
   EXPECT_EQ(joining.wait_for(200ms), std::future_status::timeout);
-  end_outage(relay);
+  end_outage(link);
   const auto member = joining.get();
   EXPECT_EQ(member->generation().number, 1u);
   EXPECT_EQ(near->generation().number, 1u);
@@ -74,17 +74,17 @@ TEST_F(OutageTest, JoinWhoseReplyIsLostJoinsOnce) {
 
 /// Lets a join get its place while its replies are lost, until its caller has given up. Then the
 /// place must be free, although its session lives on.
-void OutageTest::expect_no_ghost(test::Relay::Mode then) {
-  test::Relay relay(daemon_.address());
-  const auto far = connect(relay.address());
-  relay.set(test::Relay::Mode::lose_replies);
+void OutageTest::expect_no_ghost(test::FaultyLink::Mode then) {
+  test::FaultyLink link(daemon_.address());
+  const auto far = connect(link.address());
+  link.set(test::FaultyLink::Mode::lose_replies);
   RendezvousOptions options = size(2, 2);
   options.timeout = 500ms;
   Joining joining = join(far, options);
   const auto near = connect(daemon_.address())->rendezvous(size(2, 2));
-  relay.set(then);
+  link.set(then);
   EXPECT_THROW(joining.get(), TimedOut);
-  end_outage(relay);
+  end_outage(link);
   const auto end = std::chrono::steady_clock::now() + 20s;
   while (!near->state().ended(1) && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(10ms);
@@ -95,19 +95,19 @@ void OutageTest::expect_no_ghost(test::Relay::Mode then) {
 }
 
 TEST_F(OutageTest, AJoinThatTimedOutWhileTheDaemonWasAwayHasNoPlace) {
-  expect_no_ghost(test::Relay::Mode::cut);
+  expect_no_ghost(test::FaultyLink::Mode::cut);
 }
 
 TEST_F(OutageTest, AJoinThatTimedOutWhileTheDaemonWasSilentHasNoPlace) {
-  expect_no_ghost(test::Relay::Mode::lose_replies);
+  expect_no_ghost(test::FaultyLink::Mode::lose_replies);
 }
 
 TEST_F(OutageTest, JoinThatIsCutOffWhileItWaitsIsTakenUpAgain) {
-  test::Relay relay(daemon_.address());
-  Joining joining = join(connect(relay.address()), size(2, 2));
+  test::FaultyLink link(daemon_.address());
+  Joining joining = join(connect(link.address()), size(2, 2));
   for (int cut = 0; cut < 3; ++cut) {
     EXPECT_EQ(joining.wait_for(150ms), std::future_status::timeout);
-    end_outage(relay);
+    end_outage(link);
   }
   const auto near = connect(daemon_.address())->rendezvous(size(2, 2));
   const auto member = joining.get();
@@ -134,34 +134,34 @@ TEST_F(OutageTest, JoinsOutliveADaemonThatIsKilledInTheMiddle) {
 }
 
 TEST_F(OutageTest, MemberThatLeavesDuringAnOutageHasLeftAndIsNotLost) {
-  test::Relay relay(daemon_.address());
+  test::FaultyLink link(daemon_.address());
   RendezvousOptions options = size(1, 2);
   options.last_call = 2s;
-  Joining joining = join(connect(relay.address()), options);
+  Joining joining = join(connect(link.address()), options);
   const auto near = connect(daemon_.address())->rendezvous(options);
   const auto member = joining.get();
   ASSERT_EQ(near->size(), 2u);
-  relay.set(test::Relay::Mode::lose_replies);
+  link.set(test::FaultyLink::Mode::lose_replies);
   auto leaves = std::async(std::launch::async, [&] { member->leave("maintenance"); });
   EXPECT_EQ(near->next().size, 1u);
-  end_outage(relay);
+  end_outage(link);
   leaves.get();
   EXPECT_EQ(near->generation().failures, 0u);
   EXPECT_TRUE(near->state().lost.empty()) << near->state().reason;
 }
 
 TEST_F(OutageTest, CallsThatOneOutageCutsOffAreDoneOnce) {
-  test::Relay relay(daemon_.address());
-  const auto far = connect(relay.address());
+  test::FaultyLink link(daemon_.address());
+  const auto far = connect(link.address());
   const auto near = connect(daemon_.address());
-  relay.set(test::Relay::Mode::lose_replies);
+  link.set(test::FaultyLink::Mode::lose_replies);
   std::vector<std::future<std::int64_t>> sums;
   for (int i = 0; i < 8; ++i) {
     sums.push_back(
         std::async(std::launch::async, [store = far->store()] { return store->add("n", 1); }));
   }
   while (near->store()->add("n", 0) < 8) std::this_thread::sleep_for(10ms);
-  end_outage(relay);
+  end_outage(link);
   std::int64_t total = 0;
   for (auto& sum : sums) total += sum.get();
   EXPECT_EQ(total, 1 + 2 + 3 + 4 + 5 + 6 + 7 + 8);

@@ -24,7 +24,7 @@ import unittest
 import at_once
 from daemon import Daemon, SLOWDOWN
 from redis_server import Redis, sentinel
-from relay import Relay
+from faulty_link import FaultyLink
 from resp import command
 from wire import Wire
 
@@ -270,9 +270,9 @@ class BySentinel(Scene):
     expected = "stops, names it"
 
     def before_daemons(self):
-        self.relay = Relay(self.redis.port)
-        self.stack.callback(self.relay.close)
-        self.other = self.replica("two", self.relay.port)
+        self.link = FaultyLink(self.redis.port)
+        self.stack.callback(self.link.close)
+        self.other = self.replica("two", self.link.port)
         self.sentinel_port = self.stack.enter_context(
             sentinel(self.folder, self.redis.port, "down-after-milliseconds training 300", "failover-timeout training 3000"))
         self.wait("replica known to Sentinel", self.knows_replica)
@@ -290,7 +290,7 @@ class BySentinel(Scene):
         return f"redis+sentinel://127.0.0.1:{self.sentinel_port}/training"
 
     def trouble(self):
-        self.relay.cut()
+        self.link.cut()
         time.sleep(LOAD)
         self.redis.kill()
         return self.said("state_rolled_back: "), self.stops()

@@ -18,7 +18,7 @@
 #include "client/membership.h"
 #include "client/store.h"
 #include "tests/integration/daemon_process.h"
-#include "tests/integration/relay.h"
+#include "tests/integration/faulty_link.h"
 #include "tests/unit/store/redis_server.h"
 
 namespace c10dd {
@@ -39,7 +39,7 @@ class Takeover : public testing::Test {
     redis_ = std::make_unique<store::RedisServer>();
     const std::string redis = redis_->url().substr(std::string("redis://").size());
     for (int i = 0; i < 2; ++i) {
-      links_.push_back(std::make_unique<test::Relay>(redis));
+      links_.push_back(std::make_unique<test::FaultyLink>(redis));
       const std::string engine = "redis://" + links_.back()->address();
       daemons_.push_back(std::make_unique<test::DaemonProcess>(engine));
       daemons_.back()->start();
@@ -89,7 +89,7 @@ class Takeover : public testing::Test {
   }
 
   std::unique_ptr<store::RedisServer> redis_;
-  std::vector<std::unique_ptr<test::Relay>> links_;  ///< of the daemons, to Redis
+  std::vector<std::unique_ptr<test::FaultyLink>> links_;  ///< of the daemons, to Redis
   std::vector<std::unique_ptr<test::DaemonProcess>> daemons_;
   std::vector<MembershipPtr> members_;
   std::uint64_t generation_ = 0;
@@ -120,10 +120,10 @@ TEST_F(Takeover, NoMemberIsLostWhenTheOwnerIsPaused) {
 TEST_F(Takeover, NoMemberIsLostWhenTheOwnerIsCutOffFromRedis) {
   join(5'000ms);
   const std::size_t former = owner_index();
-  links_[former]->set(test::Relay::Mode::cut);
+  links_[former]->set(test::FaultyLink::Mode::cut);
   expect_whole();
   EXPECT_NE(owner_index(), former);
-  links_[former]->set(test::Relay::Mode::pass);
+  links_[former]->set(test::FaultyLink::Mode::pass);
   std::this_thread::sleep_for(2s);
   expect_whole();
 }
@@ -145,7 +145,7 @@ TEST_F(Takeover, AMemberThatReachesOnlyTheFormerOwnerIsFencedBeforeItIsGivenUp) 
                     "build/tests/redis_integration_test --gtest_filter='Takeover*'";
   }
   // The second daemon tells clients an address that can be cut. The other members know its own.
-  test::Relay way(daemons_[1]->address());
+  test::FaultyLink way(daemons_[1]->address());
   daemons_[1]->stop(SIGTERM);
   daemons_[1]->advertise(way.address());
   daemons_[1]->start();
@@ -165,8 +165,8 @@ TEST_F(Takeover, AMemberThatReachesOnlyTheFormerOwnerIsFencedBeforeItIsGivenUp) 
   for (auto& one : others) members_.push_back(one.get());
   ASSERT_EQ(owner_index(), 0u);
 
-  way.set(test::Relay::Mode::cut);
-  links_[0]->set(test::Relay::Mode::cut);
+  way.set(test::FaultyLink::Mode::cut);
+  links_[0]->set(test::FaultyLink::Mode::cut);
   auto fenced = std::async(std::launch::async, [&] {
     return time_until(lonely, [](const GroupState& state) { return state.fenced; });
   });

@@ -13,7 +13,7 @@ namespace c10dd::torture {
 namespace {
 
 using namespace std::chrono_literals;
-using test::Relay;
+using test::FaultyLink;
 
 constexpr unsigned kGets = 8;
 constexpr unsigned kAttempts = 20;
@@ -28,7 +28,7 @@ Fleet::Fleet(const FleetOptions& options, std::uint64_t seed, Visit visit)
     : options_(options), random_(seed), visit_(std::move(visit)) {
   for (unsigned n = 1; n <= options.daemons; ++n) {
     Seat seat;
-    seat.link = std::make_unique<Relay>("127.0.0.1:" + std::to_string(redis_.port()));
+    seat.link = std::make_unique<FaultyLink>("127.0.0.1:" + std::to_string(redis_.port()));
     DaemonOptions daemon = options.daemon;
     daemon.engine = "redis://" + seat.link->address();
     daemon.log = "daemon-" + std::to_string(n) + ".log";
@@ -144,7 +144,7 @@ void Fleet::begin(Trouble trouble, Seat& seat) {
       break;
     case Trouble::cut:
     case Trouble::lose_replies:
-      seat.link->set(trouble == Trouble::cut ? Relay::Mode::cut : Relay::Mode::lose_replies);
+      seat.link->set(trouble == Trouble::cut ? FaultyLink::Mode::cut : FaultyLink::Mode::lose_replies);
       ++figures_.links_cut;
       break;
     case Trouble::terminate:
@@ -165,7 +165,7 @@ void Fleet::end(Trouble trouble, Seat& seat) {
       break;
     case Trouble::cut:
     case Trouble::lose_replies:
-      seat.link->set(Relay::Mode::pass);
+      seat.link->set(FaultyLink::Mode::pass);
       break;
   }
 }

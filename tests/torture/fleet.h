@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/integration/relay.h"
+#include "tests/integration/faulty_link.h"
 #include "tests/torture/daemon.h"
 #include "tests/torture/deployment.h"
 #include "tests/torture/loyal_client.h"
@@ -35,7 +35,7 @@ class Fleet final : public Deployment {
  private:
   /// A daemon with its own way to Redis.
   struct Seat {
-    std::unique_ptr<test::Relay> link;
+    std::unique_ptr<test::FaultyLink> link;
     std::unique_ptr<Daemon> daemon;
   };
   enum class Trouble : std::uint8_t { kill, pause, cut, lose_replies, terminate };

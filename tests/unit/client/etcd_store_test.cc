@@ -11,7 +11,7 @@
 #include "tests/bench/servers.h"
 #include "tests/integration/daemon_process.h"
 #include "tests/integration/installed_program.h"
-#include "tests/integration/relay.h"
+#include "tests/integration/faulty_link.h"
 #include "tests/unit/client/thrown_error.h"
 
 namespace c10dd {
@@ -86,35 +86,35 @@ TEST_F(EtcdStore, QueuesWhoseNamesBeginAlikeAreApart) {
 }
 
 TEST_F(EtcdStore, AChangeWithoutAReplyHasAnUnknownOutcome) {
-  test::Relay relay(address());
-  const auto store = open_store("etcd://" + relay.address() + "/job");
+  test::FaultyLink link(address());
+  const auto store = open_store("etcd://" + link.address() + "/job");
   store->set("k", "1");
-  relay.set(test::Relay::Mode::lose_replies);
+  link.set(test::FaultyLink::Mode::lose_replies);
   auto done =
       std::async(std::launch::async, [&] { return error_of([&] { store->set("k", "2"); }); });
   const auto direct = open_store(url());
   while (direct->get("k", 0s) != "2") {
   }
   auto read = std::async(std::launch::async, [&] { return store->get("k", 60s); });
-  relay.set(test::Relay::Mode::cut);
-  relay.set(test::Relay::Mode::pass);
+  link.set(test::FaultyLink::Mode::cut);
+  link.set(test::FaultyLink::Mode::pass);
   const auto [code, text] = done.get();
   EXPECT_EQ(code, Code::outcome_unknown) << text;
-  EXPECT_TRUE(has(text, "etcd at " + relay.address()));
+  EXPECT_TRUE(has(text, "etcd at " + link.address()));
   EXPECT_EQ(read.get(), "2") << "a read is repeated";
 }
 
 TEST_F(EtcdStore, AWaitGoesOnOverALostConnection) {
-  test::Relay relay(address());
-  const auto store = open_store("etcd://" + relay.address() + "/job");
+  test::FaultyLink link(address());
+  const auto store = open_store("etcd://" + link.address() + "/job");
   auto value = std::async(std::launch::async, [&] { return store->get("late", 60s); });
   auto item = std::async(std::launch::async, [&] { return store->queue_pop("q", 60s); });
   EXPECT_EQ(value.wait_for(50ms), std::future_status::timeout);
   const auto direct = open_store(url());
-  relay.set(test::Relay::Mode::cut);
+  link.set(test::FaultyLink::Mode::cut);
   direct->set("late", "here");
   direct->queue_push("q", "item");
-  relay.set(test::Relay::Mode::pass);
+  link.set(test::FaultyLink::Mode::pass);
   EXPECT_EQ(value.get(), "here");
   EXPECT_EQ(item.get(), "item");
 }

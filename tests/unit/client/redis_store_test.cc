@@ -12,7 +12,7 @@
 #include "client/errors.h"
 #include "client/store.h"
 #include "client/stores/remote_store.h"
-#include "tests/integration/relay.h"
+#include "tests/integration/faulty_link.h"
 #include "tests/unit/client/thrown_error.h"
 #include "tests/unit/store/fake_redis.h"
 #include "tests/unit/store/redis_server.h"
@@ -133,19 +133,19 @@ TEST_F(RedisStore, AWaitGoesOnOverARestartOfTheServer) {
 }
 
 TEST_F(RedisStore, AChangeWithoutAReplyHasAnUnknownOutcome) {
-  test::Relay relay(address());
-  const auto store = open_store("redis://" + relay.address() + "/job");
+  test::FaultyLink link(address());
+  const auto store = open_store("redis://" + link.address() + "/job");
   EXPECT_EQ(store->add("n", 1), 1);
-  relay.set(test::Relay::Mode::lose_replies);
+  link.set(test::FaultyLink::Mode::lose_replies);
   auto sum = std::async(std::launch::async, [&] { return error_of([&] { store->add("n", 1); }); });
   while (server_->command({"HGET", key("values"), "n"}).text != "2") {
   }
   auto read = std::async(std::launch::async, [&] { return store->get("n", 60s); });
-  relay.set(test::Relay::Mode::cut);
+  link.set(test::FaultyLink::Mode::cut);
   const auto [code, text] = sum.get();
   EXPECT_EQ(code, Code::outcome_unknown);
-  EXPECT_TRUE(has(text, "Redis at " + relay.address()));
-  relay.set(test::Relay::Mode::pass);
+  EXPECT_TRUE(has(text, "Redis at " + link.address()));
+  link.set(test::FaultyLink::Mode::pass);
   EXPECT_EQ(read.get(), "2") << "a read is repeated";
   EXPECT_EQ(store->add("n", 1), 3);
 }

@@ -10,7 +10,7 @@
 #include "client/stores/remote_store.h"
 #include "protocol/limits.h"
 #include "tests/integration/daemon_process.h"
-#include "tests/integration/relay.h"
+#include "tests/integration/faulty_link.h"
 #include "tests/unit/client/thrown_error.h"
 
 namespace c10dd {
@@ -64,32 +64,32 @@ TEST_F(TcpStore, WhatItCannotDoNamesAStoreThatCan) {
 }
 
 TEST_F(TcpStore, AChangeWithoutAReplyHasAnUnknownOutcome) {
-  test::Relay relay(daemon_.address());
-  const auto store = open_store("tcp://" + relay.address());
+  test::FaultyLink link(daemon_.address());
+  const auto store = open_store("tcp://" + link.address());
   EXPECT_EQ(store->add("n", 1), 1);
-  relay.set(test::Relay::Mode::lose_replies);
+  link.set(test::FaultyLink::Mode::lose_replies);
   auto sum = std::async(std::launch::async, [&] { return error_of([&] { store->add("n", 1); }); });
   const auto direct = open_store(url());
   while (direct->get("n", 0s) != "2") {
   }
   auto read = std::async(std::launch::async, [&] { return store->get("n", 60s); });
-  relay.set(test::Relay::Mode::cut);
-  relay.set(test::Relay::Mode::pass);
+  link.set(test::FaultyLink::Mode::cut);
+  link.set(test::FaultyLink::Mode::pass);
   const auto [code, text] = sum.get();
   EXPECT_EQ(code, Code::outcome_unknown) << text;
-  EXPECT_TRUE(has(text, "TCPStore at " + relay.address()));
+  EXPECT_TRUE(has(text, "TCPStore at " + link.address()));
   EXPECT_EQ(read.get(), "2") << "a read is repeated";
 }
 
 TEST_F(TcpStore, AWaitGoesOnOverALostConnection) {
-  test::Relay relay(daemon_.address());
-  const auto store = open_store("tcp://" + relay.address());
+  test::FaultyLink link(daemon_.address());
+  const auto store = open_store("tcp://" + link.address());
   auto value = std::async(std::launch::async, [&] { return store->get("late", 60s); });
   auto item = std::async(std::launch::async, [&] { return store->queue_pop("q", 60s); });
   EXPECT_EQ(value.wait_for(50ms), std::future_status::timeout);
   const auto direct = open_store(url());
-  relay.set(test::Relay::Mode::cut);
-  relay.set(test::Relay::Mode::pass);
+  link.set(test::FaultyLink::Mode::cut);
+  link.set(test::FaultyLink::Mode::pass);
   direct->set("late", "here");
   direct->queue_push("q", "item");
   EXPECT_EQ(value.get(), "here");

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay between a client and a server: a long way, or one that is cut."""
+"""A link between a client and a server: a long way, or one that is cut."""
 import contextlib
 import socket
 import threading
 import time
 
 
-class Relay:
+class FaultyLink:
     """Passes bytes on to a port of this machine, `delay` seconds later, until cut() is called; then they get
     nowhere."""
 

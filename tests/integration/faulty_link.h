@@ -20,10 +20,10 @@
 
 namespace c10dd::test {
 
-class Relay {
+class FaultyLink {
  public:
   /// Passes connections on to host:port of an IPv4 address.
-  explicit Relay(const std::string& target) {
+  explicit FaultyLink(const std::string& target) {
     const std::size_t colon = target.rfind(':');
     target_.sin_family = AF_INET;
     target_.sin_port = htons(static_cast<std::uint16_t>(std::stoi(target.substr(colon + 1))));
@@ -36,18 +36,18 @@ class Relay {
     if (::bind(listener_, reinterpret_cast<sockaddr*>(&at), size) != 0 ||
         ::listen(listener_, 16) != 0 ||
         ::getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size) != 0) {
-      throw std::runtime_error("the relay cannot listen");
+      throw std::runtime_error("the link cannot listen");
     }
     address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
     thread_ = std::thread([this] { run(); });
   }
-  ~Relay() {
+  ~FaultyLink() {
     stop_ = true;
     thread_.join();
     for (const Pair& pair : pairs_) drop(pair);
     ::close(listener_);
   }
-  Relay(const Relay&) = delete;
+  FaultyLink(const FaultyLink&) = delete;
 
   const std::string& address() const { return address_; }
 
