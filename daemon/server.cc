@@ -135,9 +135,9 @@ Result<void> Server::start() {
     const auto listener = [this](const ListenerSettings& settings) {
       return tcpstore_listener(settings, {});
     };
-    door_ = std::make_unique<Door>(
-        Door::Daemon{loop_, *context_, *admission_, host_->directory(), listener});
-    context_->door = door_.get();
+    relay_ = std::make_unique<Relay>(
+        Relay::Daemon{loop_, *context_, *admission_, host_->directory(), listener});
+    context_->relay = relay_.get();
   }
   const EndpointListeners::Daemon parts{loop_,
                                         options_,
@@ -176,7 +176,7 @@ std::shared_ptr<LaunchRuns> Server::make_launches(const std::string& job) {
 
 /// Returns the claim of a run whose connections the other daemons pass on; null if there are none.
 std::shared_ptr<core::RunClaim> Server::make_claim(const std::string& job, const std::string& run) {
-  if (!door_) return nullptr;
+  if (!relay_) return nullptr;
   const auto later = [this](Duration time, std::function<void()> then) {
     after(loop_, time, std::move(then));
   };

@@ -16,7 +16,7 @@
 #include "daemon/core/host/growth_gate.h"
 #include "daemon/end_by.h"
 #include "daemon/metrics/metrics.h"
-#include "daemon/net/door.h"
+#include "daemon/net/relay.h"
 #include "daemon/net/endpoint_listeners.h"
 #include "daemon/net/launch_runs.h"
 #include "daemon/net/listener.h"
@@ -68,7 +68,7 @@ class Server {
   std::unique_ptr<Admission> admission_;
   std::unique_ptr<Listener> listener_;  ///< on the address of the options
   std::unique_ptr<EndpointListeners> endpoints_;
-  std::unique_ptr<Door> door_;  ///< null if the engine is not shared
+  std::unique_ptr<Relay> relay_;  ///< null if the engine is not shared
   EndBy end_by_;
   std::atomic<bool> draining_ = false;  ///< read on any thread
   core::Drain drain_;

@@ -25,14 +25,14 @@ std::vector<JobNumber> numbers_of(const std::vector<NamedRun>& runs) {
 }
 
 /// Returns the key as it is in a request; nothing for that of a daemon without one.
-std::string secret_of(const native::DoorKey& key) {
+std::string secret_of(const native::RelayKey& key) {
   return key.is_set() ? format("{:016x}{:016x}", key.high, key.low) : "";
 }
 
 /// Returns the daemon of the fleet with this process number.
 Peer peer_of(const core::FleetView& fleet, std::uint64_t process) {
   const store::DaemonFacts& facts = fleet.daemons().at(process).row.facts;
-  return {facts.addresses, secret_of(facts.door_key)};
+  return {facts.addresses, secret_of(facts.relay_key)};
 }
 
 /// Returns why a job in which unmodified PyTorch is connected is not moved.
@@ -233,7 +233,7 @@ asio::awaitable<HttpReply> ServerOperations::forward(const HttpRequest& request,
 bool ServerOperations::is_fleet_secret(std::string_view secret) const {
   const std::optional<core::FleetView>& fleet = of_.host.directory().fleet();
   if (!fleet) return false;
-  const std::string own = secret_of(fleet->own_door_key());
+  const std::string own = secret_of(fleet->own_relay_key());
   return !own.empty() && same(own, secret);
 }
 

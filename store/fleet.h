@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/door_frame.h"
+#include "protocol/relay_frame.h"
 #include "store/engine.h"
 
 namespace c10dd::store {
@@ -24,11 +24,11 @@ struct DaemonFacts {
   Duration lease{0};
   bool draining = false;  ///< it hands its jobs over, and takes no others
   /// What another daemon must know to pass connections on to it. A secret: never shown.
-  native::DoorKey door_key = {};
+  native::RelayKey relay_key = {};
 
   bool operator==(const DaemonFacts&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(DaemonFacts, (), (process, addresses, version, lease, draining, door_key))
+BOOST_DESCRIBE_STRUCT(DaemonFacts, (), (process, addresses, version, lease, draining, relay_key))
 
 /// A daemon's row.
 struct DaemonRow {

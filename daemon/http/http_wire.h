@@ -30,7 +30,7 @@ struct HttpRequest {
 /// Field of a request that a daemon has passed on: the address of that daemon. Such a request is
 /// not passed on again.
 inline constexpr std::string_view kHttpForwardedBy = "C10DD-Forwarded-By";
-/// Field of such a request if its client was on the machine of that daemon: the door key of the
+/// Field of such a request if its client was on the machine of that daemon: the relay key of the
 /// daemon that gets the request (store::DaemonFacts), which only daemons of its fleet can read.
 inline constexpr std::string_view kHttpSecret = "C10DD-Fleet-Secret";
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the WireProtocol of the native protocol. The first frame of a connection names a job. The
 // connection moves to the shard of that job before the frame is handled, so that later requests
-// need not change threads. The first frame of another daemon goes to the Door. If the first frame
+// need not change threads. The first frame of another daemon goes to the Relay. If the first frame
 // cannot be served, the connection stays on the first shard, and its session replies with the
 // reason.
 #include "daemon/core/host/native_channels.h"
-#include "daemon/net/door.h"
+#include "daemon/net/relay.h"
 #include "daemon/net/native_session.h"
 #include "daemon/shard/shard.h"
 #include "protocol/limits.h"
@@ -59,7 +59,7 @@ WireProtocol native_protocol(const SessionContext& context) {
   entry.protocol = Protocol::native;
   entry.recognise = recognise_native;
   entry.wants_more = [&context](std::string_view head) {
-    return (context.shard_of || context.door) && first_frame_is_missing(head);
+    return (context.shard_of || context.relay) && first_frame_is_missing(head);
   };
   entry.serve = [&context](std::shared_ptr<Stream> stream) {
     receive_native(std::move(stream), context);
@@ -70,7 +70,7 @@ WireProtocol native_protocol(const SessionContext& context) {
 }
 
 void receive_native(std::shared_ptr<Stream> stream, const SessionContext& context) {
-  if (context.door && Door::knocks(stream->head())) return context.door->take(std::move(stream));
+  if (context.relay && Relay::is_asked_for(stream->head())) return context.relay->take(std::move(stream));
   Shard& shard = context.shard_of ? shard_of(stream->head(), context) : context.first;
   if (&shard == &context.first) return serve_native(std::move(stream), context, shard);
   stream->move_to(shard.loop(), [&context, &shard](std::shared_ptr<Stream> moved) {

@@ -14,7 +14,7 @@
 namespace c10dd::daemon {
 
 class Admission;
-class Door;
+class Relay;
 class Metrics;
 class Shard;
 class SharedBudget;
@@ -32,7 +32,7 @@ struct SessionContext {
   Duration hello_deadline = limits::kHelloDeadline;  ///< time limit for a client's first request
   /// Passes connections on to other daemons; null if there are none.
   /// Called on the loop that accepts connections.
-  Door* door = nullptr;
+  Relay* relay = nullptr;
   /// Counts the connections of TCPStore; null: they are not counted.
   /// Called on the loop that accepts connections.
   Admission* admission = nullptr;

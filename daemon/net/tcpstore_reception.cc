@@ -12,7 +12,7 @@
 
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/admission.h"
-#include "daemon/net/door.h"
+#include "daemon/net/relay.h"
 #include "daemon/net/ended_connections.h"
 #include "daemon/net/framed_session.h"
 #include "daemon/net/refusal_log.h"
@@ -109,7 +109,7 @@ void TcpStoreReception::locate() {
     if (!owner) return self->refuse(owner.error());
     self->here_ = owner->here();
     if (self->here_) return self->go_on();
-    context.door->connect(self->stream_->peer(), self->listener_->settings, owner->addresses,
+    context.relay->connect(self->stream_->peer(), self->listener_->settings, owner->addresses,
                           [self](const Result<std::shared_ptr<Stream>>& link) {
                             if (link) return self->pass_on(*link);
                             // Who waits for room holds a place that others wait for.

@@ -2,7 +2,7 @@
 // Serves connections of unmodified PyTorch clients, which speak the TCPStore protocol of
 // protocol/tcpstore_wire.h. A connection begins on the loop that accepts connections: a
 // TcpStoreReception passes it on if another daemon of the fleet serves the runs of the listener
-// (door.h), else replies to what needs no store. The first store request decides the run that it
+// (relay.h), else replies to what needs no store. The first store request decides the run that it
 // sees. Then it moves to the loop of the run's shard, where a session passes the requests on.
 #pragma once
 

@@ -21,7 +21,7 @@ std::string address_of(const store::DaemonFacts& daemon) {
                                   : daemon.addresses.front();
 }
 
-native::DoorKey random_key() {
+native::RelayKey random_key() {
   std::random_device random;
   const auto number = [&] { return std::uint64_t{random()} << 32 | random(); };
   return {number(), number()};

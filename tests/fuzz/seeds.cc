@@ -7,7 +7,7 @@
 #include <random>
 
 #include "client/stores/file_format.h"
-#include "protocol/door_frame.h"
+#include "protocol/relay_frame.h"
 #include "protocol/native_wire.h"
 #include "protocol/tcpstore_wire.h"
 #include "store/job_head.h"
@@ -49,16 +49,16 @@ Bytes reply_frame(std::uint8_t op, const c10dd::Reply& reply, std::uint64_t sequ
   return encoded.head + Bytes(encoded.tail.view());
 }
 
-void add_doors(Seeds& seeds) {
-  native::DoorFrame frame{{1, 2}, "127.0.0.1:2000", "torch", "", {}};
-  seeds.add("door_frame", "frame", native::encode_door(frame));
+void add_relays(Seeds& seeds) {
+  native::RelayFrame frame{{1, 2}, "127.0.0.1:2000", "torch", "", {}};
+  seeds.add("relay_frame", "frame", native::encode_relay(frame));
   frame.run = "r1";
   frame.peer = "[::1]:2000";
-  seeds.add("door_frame", "frame_with_run", native::encode_door(frame));
-  seeds.add("door_frame", "taken", native::encode_door_reply({}));
+  seeds.add("relay_frame", "frame_with_run", native::encode_relay(frame));
+  seeds.add("relay_frame", "taken", native::encode_relay_reply({}));
   c10dd::Failure refusal = c10dd::failure(c10dd::Code::not_owner, "owned by another daemon");
   refusal.addresses = {"head2:29500"};
-  seeds.add("door_frame", "refused", native::encode_door_reply(refusal));
+  seeds.add("relay_frame", "refused", native::encode_relay_reply(refusal));
 }
 
 void add_wire(Seeds& seeds) {
@@ -366,7 +366,7 @@ int main(int argc, char** argv) {
   }
   Seeds seeds(argv[1]);
   add_wire(seeds);
-  add_doors(seeds);
+  add_relays(seeds);
   add_tcpstore(seeds);
   add_foreign_replies(seeds);
   add_tcpstore_replies(seeds);

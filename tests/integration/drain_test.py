@@ -71,14 +71,14 @@ class Drain(unittest.TestCase):
                 kept = struct.unpack("<q", client.add(key, 0).body)[0]
                 self.assertIn(kept, (count, count + 1), key)
 
-    def test_who_finds_the_door_closed_is_not_given_up(self):
+    def test_who_is_shut_out_is_not_given_up(self):
         for _ in range(5):
             with tempfile.TemporaryDirectory() as folder, redis_server(folder) as (port, redis):
-                if self.closed_door(port, redis):
+                if self.shut_out(port, redis):
                     return
         self.fail("the machine stood still in each of five tries")
 
-    def closed_door(self, port, redis):
+    def shut_out(self, port, redis):
         """False if it took so long that the engine, after 2 s, or the daemon, after the expiry, may
         rightly have given up."""
         expiry_ns = 1_000_000_000

@@ -42,7 +42,7 @@ if sys.argv[1] == "wait":
 """
 
 
-class Doors(Fleet):
+class Relays(Fleet):
     """The first daemon owns the job `torch` after the first launch(); clients of the second one are passed on."""
     options = ["--lease", str(LEASE), "--shards", "3"]
 
@@ -95,18 +95,18 @@ class Doors(Fleet):
         return any(job["run"].startswith("plain-") for job in json.loads(daemon.http("/v1/jobs")[1])["jobs"])
 
     def join_in_time(self, daemons, within):
-        """Ranks of a new launch by these doors. Asks again only as a launcher would: with a new process."""
+        """Ranks of a new launch by these relays. Asks again only as a launcher would: with a new process."""
         began = time.monotonic()
         ranks = self.launch(*daemons)
         self.assertLess(time.monotonic() - began, within * SLOWDOWN, self.logs())
         return ranks
 
 
-class OneRun(Doors):
-    def test_connections_by_two_doors_see_one_run(self):
+class OneRun(Relays):
+    def test_connections_by_two_relays_see_one_run(self):
         ranks = self.launch(self.first, self.second, self.second, self.first)
-        ranks[1].set(b"k", b"by the door")
-        self.assertEqual(b"by the door", ranks[0].get_as_stock(b"k"))
+        ranks[1].set(b"k", b"by the relay")
+        self.assertEqual(b"by the relay", ranks[0].get_as_stock(b"k"))
         large = os.urandom(3 << 20)
         ranks[3].set(b"large", large)
         self.assertEqual(large, ranks[2].get_as_stock(b"large"))
@@ -116,7 +116,7 @@ class OneRun(Doors):
         self.assertEqual((4, 4), (run["connections"], run["joined"]))
         self.assertEqual([True, False], [self.serves_a_launch(daemon) for daemon in self.fleet])
 
-    def test_the_owner_knows_the_process_behind_a_door(self):
+    def test_the_owner_knows_the_process_behind_a_relay(self):
         self.launch(self.first)
         pid = next(PIDS)
         rank = self.client(self.second, pid, source="127.0.0.9")
@@ -125,18 +125,18 @@ class OneRun(Doors):
         self.assertEqual(b"address", rank.get_as_stock(RANK_KEY))
         [run] = self.plain_runs(self.first)
         self.assertEqual([("127.0.0.9", pid)], [(r["host"], r["pid"]) for r in run["ranks"]], run)
-        # A clone of the process finds the run of the process by another door, too.
+        # A clone of the process finds the run of the process by another relay, too.
         self.assertEqual(b"2", self.client(self.first, pid, source="127.0.0.9").get(b"init/"))
 
-    def test_launches_one_after_another_by_either_door(self):
+    def test_launches_one_after_another_by_either_relay(self):
         for _ in range(20):
             self.end(self.launch(self.second, self.second))
-        for doors in [(self.first, self.second), (self.second, self.first)] * 5:
+        for relays in [(self.first, self.second), (self.second, self.first)] * 5:
             time.sleep(0.05)  # the ends of two daemons' connections are not ordered; processes start later
-            self.end(self.launch(*doors))
+            self.end(self.launch(*relays))
         self.assertEqual("", self.warnings(self.second))
 
-    def test_two_launches_that_meet_by_two_doors_are_not_mixed(self):
+    def test_two_launches_that_meet_by_two_relays_are_not_mixed(self):
         ranks = self.launch(self.first, self.second)
         ranks[1].set(RANK_KEY, b"address")
         self.assertEqual(b"address", ranks[0].get_as_stock(RANK_KEY))
@@ -178,10 +178,10 @@ class OneRun(Doors):
         self.assertTrue(all(client.count() == struct.pack("<q", 2) for client in clients))
 
 
-class Limited(Doors):
-    options = Doors.options + ["--max-connections-per-address", "20"]
+class Limited(Relays):
+    options = Relays.options + ["--max-connections-per-address", "20"]
 
-    def test_admission_counts_the_client_not_the_door(self):
+    def test_admission_counts_the_client_not_the_relay(self):
         self.launch(self.first)
         clients = [self.client(self.second, source=f"127.0.1.{n % 5}") for n in range(100)]
         self.assertEqual(list(range(2, 102)), [client.join() for client in clients])
@@ -193,21 +193,21 @@ class Limited(Doors):
         self.assertEqual(b"", refused.recv(1))
 
 
-class Faults(Doors):
+class Faults(Relays):
     daemons = 3
 
     def setUp(self):
         super().setUp()
         self.third = self.fleet[2]
 
-    def test_the_owner_dies_and_the_next_launch_works_by_either_door(self):
+    def test_the_owner_dies_and_the_next_launch_works_by_either_relay(self):
         ranks = self.launch(self.first, self.second, self.third)
         self.first.kill()
         for rank in ranks:
             self.assertTrue(rank.is_closed(1 * SLOWDOWN))
         self.join_in_time([self.third, self.second, self.third], LEASE + 3)
 
-    def test_a_door_dies_and_only_its_connections_end(self):
+    def test_a_relay_dies_and_only_its_connections_end(self):
         rank, second, third = self.launch(self.first, self.second, self.third)
         self.second.kill()
         self.assertTrue(second.is_closed(1 * SLOWDOWN))
@@ -258,9 +258,9 @@ class Faults(Doors):
         self.assertFalse(any(rank.is_closed(0) for rank in ranks))
 
 
-class Strangers(Doors):
+class Strangers(Relays):
     def frame(self, key, job=b"torch", peer=b"10.0.0.1:1234"):
-        """The first bytes of a connection of a door."""
+        """The first bytes of a connection of a relay."""
         def text(value):
             return struct.pack("<I", len(value)) + value
         body = text(key) + text(peer) + text(job) + text(b"") + b"\x00"
@@ -290,9 +290,9 @@ class Strangers(Doors):
         self.assertNotEqual(own, other)
         self.sent(self.first, self.frame(other))
         self.assertEqual(1, self.first.errors().count("does not have the key of this daemon"))
-        with socket.create_connection(self.first.address, PATIENCE) as door:  # with the right one: what a door sends
-            door.sendall(self.frame(own))
-            reply = door.recv(4096)
+        with socket.create_connection(self.first.address, PATIENCE) as relay:  # with the right one: what a relay sends
+            relay.sendall(self.frame(own))
+            reply = relay.recv(4096)
             self.assertEqual((0, 0xD0, 0), struct.unpack("<IBB", reply[:6]))
 
     def test_wrong_frames_are_refused_with_the_reason(self):
@@ -325,7 +325,7 @@ class Strangers(Doors):
                     self.assertNotIn(text, shown)
 
 
-class LeasedPorts(Doors):
+class LeasedPorts(Relays):
     def lease(self, daemon, name="a", **members):
         body = json.dumps({"name": name, **members}).encode()
         status, reply = daemon.http("/v1/jobs/j/endpoints", "POST", body)
@@ -349,7 +349,7 @@ class Endpoints(LeasedPorts):
             for other in self.fleet:
                 self.wait_for("the port", lambda at=other, open_port=port: self.opens(at, open_port))
             self.assertEqual("", self.warnings(daemon))
-            ranks = [self.client(door, port=port) for door in (*self.fleet, *self.fleet)]
+            ranks = [self.client(relay, port=port) for relay in (*self.fleet, *self.fleet)]
             self.assertEqual([1, 2, 3, 4], [rank.join() for rank in ranks])
             self.assertEqual(200, self.fleet[number % 2 - 1].http(f"/v1/jobs/j/endpoints/e{number}", "DELETE")[0])
             for other in self.fleet:
@@ -398,8 +398,8 @@ class OneHost(LeasedPorts):
         self.assertEqual([1, 2], [self.client(self.second, port=port).join() for _ in range(2)])
 
 
-class NoRoom(Doors):
-    """Clients at a door, which need two places there, and one at the owner."""
+class NoRoom(Relays):
+    """Clients at a relay, which need two places there, and one at the owner."""
     options = ["--lease", str(LEASE), "--max-connections", "40"]
 
     def crowd(self, count):
@@ -413,7 +413,7 @@ class NoRoom(Doors):
             came = list(pool.map(come, range(5000, 5000 + count)))
         return [client for client, served in came if served], [client for client, served in came if not served]
 
-    def test_a_crowd_at_a_door_is_served_or_closed_and_shuts_nobody_out(self):
+    def test_a_crowd_at_a_relay_is_served_or_closed_and_shuts_nobody_out(self):
         self.launch(self.first)
         for wave in range(3):
             began = time.monotonic()
@@ -432,7 +432,7 @@ class NoRoom(Doors):
 
 
 @unittest.skipUnless(pytorch_test.torch_is_there(), "PyTorch is not installed")
-class StockRanks(Doors):
+class StockRanks(Relays):
     """Ranks of stock PyTorch, whose daemons listen on one port of several addresses."""
     seconds = 60  # how long a rank waits
 
@@ -461,7 +461,7 @@ class StockRanks(Doors):
 
 
 class PyTorch(StockRanks):
-    def test_a_group_by_two_doors_trains_as_one_and_its_next_launch_survives_the_owner(self):
+    def test_a_group_by_two_relays_trains_as_one_and_its_next_launch_survives_the_owner(self):
         ranks = self.start("wait", self.first, self.second, self.first, self.second)
         for rank in ranks:
             self.assertEqual("reduced\n", rank.stdout.readline(), self.logs())

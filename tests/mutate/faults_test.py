@@ -73,8 +73,8 @@ class Output(unittest.TestCase):
         self.assertEqual([("A/B.C/gloo  # GetParam() = 3", "Failed"), ("x_test", "Timeout")], failed_in(said))
 
     def test_paths_are_files_and_folders(self):
-        self.assertTrue(below("daemon/net/door.cc", ["store", "daemon/net"]))
-        self.assertTrue(below("daemon/net/door.cc", ["daemon/net/door.cc"]))
+        self.assertTrue(below("daemon/net/relay.cc", ["store", "daemon/net"]))
+        self.assertTrue(below("daemon/net/relay.cc", ["daemon/net/relay.cc"]))
         self.assertFalse(below("daemon/network.cc", ["daemon/net"]))
 
 

@@ -74,7 +74,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   /// Lets an endpoint get its first connection, or lose its last one.
   void endpoint_in_use(const std::string& job, const std::string& name, bool in_use);
 
-  // For doors.h, in a fleet.
+  // For relays.h, in a fleet.
   Shard& first_shard() const { return first(); }
   bool is_alone() const { return directory_->fleet()->addresses().empty(); }
   bool engine_works() const { return directory_->is_open() && member_->not_ready().empty(); }

@@ -6,7 +6,7 @@
 #include "daemon/core/commit_gate.h"
 #include "protocol/fields.h"
 #include "tests/sim/daemon.h"
-#include "tests/sim/doors.h"
+#include "tests/sim/relays.h"
 #include "tests/sim/group_log.h"
 #include "tests/sim/plants.h"
 #include "tests/sim/unconfirmed_engine.h"
@@ -40,10 +40,10 @@ void spoil(Rows& batch) {
   batch = Rows(rows);
 }
 
-/// Returns false for guests (visits.h), trainers (trainers.h) and the connections of doors.h, which
+/// Returns false for guests (visits.h), trainers (trainers.h) and the connections of relays.h, which
 /// have oracles of their own.
 bool is_recorded(const core::JobSlot& slot) {
-  return slot.name != Visits::kJob && slot.name != Doors::kJob && !slot.is_volatile;
+  return slot.name != Visits::kJob && slot.name != Relays::kJob && !slot.is_volatile;
 }
 
 }  // namespace

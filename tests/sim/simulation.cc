@@ -15,7 +15,7 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kTrainersSeed = 0x7C57;
 constexpr std::uint64_t kLeasesSeed = 0x1EA5;
-constexpr std::uint64_t kDoorsSeed = 0xD005;
+constexpr std::uint64_t kRelaysSeed = 0xD005;
 constexpr std::uint64_t kProxiedSeed = 0x960C;
 constexpr std::uint64_t kStrangersSeed = 0x57A6;
 constexpr std::uint64_t kFleetSeed = 0xF1EE;
@@ -222,14 +222,14 @@ void Simulation::audit() {
 }
 
 /// When all is calm, all daemons must agree on who has the connections of stock trainers.
-void Simulation::check_doors() {
-  doors_->ask_all();
-  if (!run_until(kQuiet, [this] { return doors_->unsettled().empty(); })) {
-    return world_.violated("doors", "when all is calm: " + doors_->unsettled());
+void Simulation::check_relays() {
+  relays_->ask_all();
+  if (!run_until(kQuiet, [this] { return relays_->unsettled().empty(); })) {
+    return world_.violated("relays", "when all is calm: " + relays_->unsettled());
   }
-  doors_->end_all();
-  if (run_until(kQuiet, [this] { return doors_->held().empty(); })) return;
-  world_.violated("doors", "when all connections have ended: " + doors_->held());
+  relays_->end_all();
+  if (run_until(kQuiet, [this] { return relays_->held().empty(); })) return;
+  world_.violated("relays", "when all connections have ended: " + relays_->held());
 }
 
 /// Each daemon follows the directory at its next heartbeat. Compares the directories once a second,
@@ -273,10 +273,10 @@ Report Simulation::run() {
     leases_ = std::make_unique<Leases>(world_, leasing.next(), [this] { return fleet_.front(); });
     leases_->begin();
   }
-  Random passing(seed_ ^ kDoorsSeed);
+  Random passing(seed_ ^ kRelaysSeed);
   if (passing.chance(30) && swarm_.fleet()) {
-    doors_ = std::make_unique<Doors>(world_, passing.next(), disk_, fleet_);
-    doors_->begin();
+    relays_ = std::make_unique<Relays>(world_, passing.next(), disk_, fleet_);
+    relays_->begin();
   }
   if (swarm_.strangers) {
     strangers_ = std::make_unique<Strangers>(world_, seed_ ^ kStrangersSeed, disk_, fleet_);
@@ -290,7 +290,7 @@ Report Simulation::run() {
   if (!world_.violation()) calm_down();
   if (leases_ && !world_.violation()) leases_->check();
   if (trainers_ && !world_.violation()) trainers_->check();
-  if (doors_ && !world_.violation()) check_doors();
+  if (relays_ && !world_.violation()) check_relays();
   if (strangers_ && !world_.violation()) check_strangers();
   if (!world_.violation()) fall_quiet();
   if (!world_.violation()) check_bounds();

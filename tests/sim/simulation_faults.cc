@@ -188,7 +188,7 @@ void Simulation::end_faults() {
   if (visits_) visits_->end();
   if (trainers_) trainers_->stop();
   if (leases_) leases_->stop();
-  if (doors_) doors_->stop();
+  if (relays_) relays_->stop();
   if (strangers_) strangers_->stop();
   disk_.heal();
   for (unsigned place = 0; place < fleet_.size(); ++place) {

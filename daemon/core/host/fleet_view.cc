@@ -85,18 +85,18 @@ std::vector<std::string> FleetView::others() const {
   return all;
 }
 
-native::DoorKey FleetView::door_key_at(const std::string& address) const {
+native::RelayKey FleetView::relay_key_at(const std::string& address) const {
   for (const auto& [process, other] : daemons_) {
     const store::DaemonFacts& facts = other.row.facts;
     const bool has = std::ranges::find(facts.addresses, address) != facts.addresses.end();
-    if (has && !is_silent(other)) return facts.door_key;
+    if (has && !is_silent(other)) return facts.relay_key;
   }
   return {};
 }
 
-native::DoorKey FleetView::own_door_key() const {
+native::RelayKey FleetView::own_relay_key() const {
   const auto own = daemons_.find(self_);
-  return own == daemons_.end() ? native::DoorKey{} : own->second.row.facts.door_key;
+  return own == daemons_.end() ? native::RelayKey{} : own->second.row.facts.relay_key;
 }
 
 bool FleetView::shares_host() const {

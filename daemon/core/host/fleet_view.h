@@ -83,8 +83,8 @@ class FleetView {
 
   /// Returns the key of the daemon that clients reach at this address, or of this daemon. Returns a
   /// key that is not set if there is none.
-  native::DoorKey door_key_at(const std::string& address) const;
-  native::DoorKey own_door_key() const;
+  native::RelayKey relay_key_at(const std::string& address) const;
+  native::RelayKey own_relay_key() const;
   /// Returns true if another daemon of which heartbeats are heard has an address with the host of
   /// one of this daemon's.
   bool shares_host() const;

@@ -36,7 +36,7 @@ TEST_F(FleetJoinTest, TheFirstHeartbeatTellsWhoItIs) {
   EXPECT_EQ(facts.addresses, std::vector<std::string>{kOwn});
   EXPECT_EQ(facts.lease, options_.lease);
   EXPECT_FALSE(facts.draining);
-  EXPECT_TRUE(facts.door_key.is_set());
+  EXPECT_TRUE(facts.relay_key.is_set());
   EXPECT_TRUE(daemon_.host.directory().fleet().has_value());
   EXPECT_GT(fleet_->news().lease_end, daemon_.loop.boot_now());
   EXPECT_EQ(mark().pulse, 5u);
@@ -44,7 +44,7 @@ TEST_F(FleetJoinTest, TheFirstHeartbeatTellsWhoItIs) {
   EXPECT_TRUE(removed().empty());
   make();
   EXPECT_EQ(join(), "");
-  EXPECT_FALSE(beats().at(1).door_key == facts.door_key) << "a key is drawn for each start";
+  EXPECT_FALSE(beats().at(1).relay_key == facts.relay_key) << "a key is drawn for each start";
 }
 
 TEST_F(FleetJoinTest, AnotherLeaseIsRefused) {

@@ -318,7 +318,7 @@ TEST_F(RedisFleet, NoticesADamagedRow) {
   EXPECT_EQ(fleet->read().error().code, Code::malformed);
 }
 
-TEST_F(RedisFleet, ClosesTheDoorToDaemonsThatKnowNoFleet) {
+TEST_F(RedisFleet, ShutsOutDaemonsThatKnowNoFleet) {
   server_->command({"SET", "c10dd:format", "3"});
   ASSERT_TRUE(open_engine(server_->url()));
   EXPECT_EQ(server_->command({"GET", "c10dd:format"}).text, "3.1");

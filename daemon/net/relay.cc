@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/net/door.h"
+#include "daemon/net/relay.h"
 
 #include <array>
 #include <boost/asio/co_spawn.hpp>
@@ -41,7 +41,7 @@ Result<tcp::endpoint> endpoint_of(const std::string& peer) {
     const auto port = parse_number<std::uint16_t>(*parts->port);
     if (!failed && port) return tcp::endpoint(address, *port);
   }
-  return failure(Code::malformed, "frame of a door: \"{}\" is no address of a client",
+  return failure(Code::malformed, "frame of a relay: \"{}\" is no address of a client",
                  printable(peer, limits::kNameBytes));
 }
 
@@ -57,7 +57,7 @@ asio::awaitable<Result<void>> read_reply(tcp::socket& socket) {
   std::string in;
   std::array<char, 512> buffer;
   while (true) {
-    const auto reply = native::cut_door_reply(in);
+    const auto reply = native::cut_relay_reply(in);
     if (!reply) co_return reply.error();
     if (reply->has_value()) co_return (*reply)->taken;
     ErrorCode failed;
@@ -70,12 +70,12 @@ asio::awaitable<Result<void>> read_reply(tcp::socket& socket) {
 
 }  // namespace
 
-// ---- the door ----------------------------------------------------------------------------------
+// ---- the relay ----------------------------------------------------------------------------------
 
-void Door::connect(const std::string& client, const ListenerSettings& settings,
+void Relay::connect(const std::string& client, const ListenerSettings& settings,
                    const std::vector<std::string>& addresses,
                    std::function<void(Result<std::shared_ptr<Stream>>)> then) {
-  native::DoorFrame frame;
+  native::RelayFrame frame;
   frame.peer = client;
   frame.job = settings.tcpstore_job;
   frame.run = settings.tcpstore_run;
@@ -84,11 +84,11 @@ void Door::connect(const std::string& client, const ListenerSettings& settings,
                  asio::detached);
 }
 
-asio::awaitable<void> Door::connect_to_any(
-    std::vector<std::string> addresses, native::DoorFrame frame,
+asio::awaitable<void> Relay::connect_to_any(
+    std::vector<std::string> addresses, native::RelayFrame frame,
     std::function<void(Result<std::shared_ptr<Stream>>)> then) {
   for (const std::string& address : addresses) {
-    frame.key = of_.directory.fleet()->door_key_at(address);
+    frame.key = of_.directory.fleet()->relay_key_at(address);
     const Result<std::shared_ptr<Stream>> link = co_await connect_to(address, frame);
     if (link || link.error().code == Code::quota_exceeded) co_return then(link);
     log_not_taken(address, frame.peer, link.error());
@@ -96,10 +96,10 @@ asio::awaitable<void> Door::connect_to_any(
   then(core::unavailable("the owner has not taken the connection"));
 }
 
-asio::awaitable<Result<std::shared_ptr<Stream>>> Door::connect_to(const std::string& address,
-                                                                  const native::DoorFrame& frame) {
+asio::awaitable<Result<std::shared_ptr<Stream>>> Relay::connect_to(const std::string& address,
+                                                                  const native::RelayFrame& frame) {
   if (!frame.key.is_set()) {
-    co_return core::unavailable("it has left the fleet, or is of a version without doors");
+    co_return core::unavailable("it has left the fleet, or is of a version without relays");
   }
   const auto parts = split_address(address);
   if (!parts || !parts->port) co_return core::unavailable("it advertises no host and port");
@@ -123,7 +123,7 @@ asio::awaitable<Result<std::shared_ptr<Stream>>> Door::connect_to(const std::str
   co_await asio::async_connect(*socket, found, asio::redirect_error(asio::use_awaitable, failed));
   if (failed) co_return core::unavailable("cannot connect: " + failed.message());
   configure(*socket);
-  const Bytes bytes = native::encode_door(frame);
+  const Bytes bytes = native::encode_relay(frame);
   co_await asio::async_write(*socket, asio::buffer(bytes),
                              asio::redirect_error(asio::use_awaitable, failed));
   const Result<void> taken = co_await read_reply(*socket);
@@ -134,16 +134,16 @@ asio::awaitable<Result<std::shared_ptr<Stream>>> Door::connect_to(const std::str
 
 // ---- the owner ---------------------------------------------------------------------------------
 
-bool Door::knocks(std::string_view head) {
+bool Relay::is_asked_for(std::string_view head) {
   if (!head.starts_with(native::kMagic)) return false;
   const auto frame = frame_of(head);
-  return frame && frame->has_value() && (*frame)->header.op == native::kDoorOp;
+  return frame && frame->has_value() && (*frame)->header.op == native::kRelayOp;
 }
 
-void Door::take(const std::shared_ptr<Stream>& stream) {
+void Relay::take(const std::shared_ptr<Stream>& stream) {
   std::string head = stream->take_head();
   const auto cut = frame_of(head);
-  const Result<native::DoorFrame> frame = native::decode_door((*cut)->body);
+  const Result<native::RelayFrame> frame = native::decode_relay((*cut)->body);
   if (!frame) return refuse(stream, frame.error());
   const Result<std::shared_ptr<TcpStoreListener>> listener = admit(*stream, *frame);
   if (!listener) return refuse(stream, listener.error());
@@ -155,7 +155,7 @@ void Door::take(const std::shared_ptr<Stream>& stream) {
       return refuse(stream, failure(Code::not_owner, "job \"{}\" is served by the daemon at {}",
                                     printable(job, limits::kNameBytes), owner->addresses.front()));
     }
-    const Bytes reply = native::encode_door_reply({});
+    const Bytes reply = native::encode_relay_reply({});
     const asio::const_buffer bytes = asio::buffer(reply);
     ErrorCode failed;  // then the next read fails, too
     stream->write_now(std::span(&bytes, 1), failed);
@@ -165,12 +165,12 @@ void Door::take(const std::shared_ptr<Stream>& stream) {
 
 /// Checks that a daemon of the fleet has sent the frame, and counts the connection as one of the
 /// client.
-Result<std::shared_ptr<TcpStoreListener>> Door::admit(Stream& stream,
-                                                      const native::DoorFrame& frame) {
-  const native::DoorKey own = of_.directory.fleet()->own_door_key();
+Result<std::shared_ptr<TcpStoreListener>> Relay::admit(Stream& stream,
+                                                      const native::RelayFrame& frame) {
+  const native::RelayKey own = of_.directory.fleet()->own_relay_key();
   if (!own.is_set() || !(own == frame.key)) {
     return failure(Code::permission_denied,
-                   "the frame of a door does not have the key of this daemon: only daemons of its "
+                   "the frame of a relay does not have the key of this daemon: only daemons of its "
                    "fleet pass connections on");
   }
   const Result<tcp::endpoint> client = endpoint_of(frame.peer);
@@ -187,7 +187,7 @@ Result<std::shared_ptr<TcpStoreListener>> Door::admit(Stream& stream,
 }
 
 /// Returns the listener that all connections with the same settings share.
-std::shared_ptr<TcpStoreListener> Door::listener_of(const native::DoorFrame& frame) {
+std::shared_ptr<TcpStoreListener> Relay::listener_of(const native::RelayFrame& frame) {
   std::erase_if(listeners_, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<TcpStoreListener>& known = listeners_[{frame.job, frame.run, frame.legacy}];
   if (auto listener = known.lock()) return listener;
@@ -200,7 +200,7 @@ std::shared_ptr<TcpStoreListener> Door::listener_of(const native::DoorFrame& fra
   return listener;
 }
 
-void Door::refuse(const std::shared_ptr<Stream>& stream, const Failure& reason) {
+void Relay::refuse(const std::shared_ptr<Stream>& stream, const Failure& reason) {
   of_.context.metrics.protocol_error(Protocol::native, reason.code);
   of_.context.metrics.connection_closed(Protocol::unknown, "refused");
   log_refused(name_of(Protocol::native), stream->peer(), reason);
@@ -209,7 +209,7 @@ void Door::refuse(const std::shared_ptr<Stream>& stream, const Failure& reason) 
     co_await of->write_all(asio::buffer(reply), failed);
     co_await of->finish();
   };
-  asio::co_spawn(of_.loop, end(stream, native::encode_door_reply(reason)), asio::detached);
+  asio::co_spawn(of_.loop, end(stream, native::encode_relay_reply(reason)), asio::detached);
 }
 
 }  // namespace c10dd::daemon

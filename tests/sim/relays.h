@@ -20,14 +20,14 @@
 
 namespace c10dd::sim {
 
-class Doors {
+class Relays {
  public:
-  static constexpr std::string_view kJob = "doors";
+  static constexpr std::string_view kJob = "relays";
 
   using Fleet = std::vector<std::shared_ptr<Daemon>>;
 
   /// `fleet` are the daemons now, by place. `seed` is the only randomness of the connections.
-  Doors(World& world, std::uint64_t seed, Disk& disk, const Fleet& fleet)
+  Relays(World& world, std::uint64_t seed, Disk& disk, const Fleet& fleet)
       : world_(world), random_(seed), disk_(disk), fleet_(fleet) {}
 
   /// Lets connections come from now on.
@@ -47,31 +47,31 @@ class Doors {
  private:
   using Connection = core::JobLaunches::Connection;
   /// A daemon with its launches.
-  struct Door {
+  struct Relay {
     std::shared_ptr<Daemon> daemon;
     std::shared_ptr<core::JobLaunches> launches;
     std::set<Connection> open = {};  ///< bound here
   };
-  using DoorRef = std::shared_ptr<Door>;
+  using RelayRef = std::shared_ptr<Relay>;
 
-  DoorRef door_of(const std::shared_ptr<Daemon>& daemon);
+  RelayRef relay_of(const std::shared_ptr<Daemon>& daemon);
   void come(const std::shared_ptr<Daemon>& daemon, bool passed_on);
   void pass_on(const std::string& address);
-  void request(const DoorRef& door);
-  void bind(const DoorRef& door);
-  void set_key(const DoorRef& door, Connection connection);
-  void leave(const DoorRef& door, Connection connection);
+  void request(const RelayRef& relay);
+  void bind(const RelayRef& relay);
+  void set_key(const RelayRef& relay, Connection connection);
+  void leave(const RelayRef& relay, Connection connection);
   bool owns(const Daemon& daemon) const;
-  void post(const DoorRef& door, std::function<void()> then) {
-    if (!door->daemon->dead()) door->daemon->first_shard().post(std::move(then));
+  void post(const RelayRef& relay, std::function<void()> then) {
+    if (!relay->daemon->dead()) relay->daemon->first_shard().post(std::move(then));
   }
-  void violated(const std::string& what) { world_.violated("doors", what); }
+  void violated(const std::string& what) { world_.violated("relays", what); }
 
   World& world_;
   Random random_;
   Disk& disk_;
   const Fleet& fleet_;
-  std::map<std::uint64_t, DoorRef> doors_;         ///< by the number of their daemon
+  std::map<std::uint64_t, RelayRef> relays_;         ///< by the number of their daemon
   std::map<std::uint64_t, std::string> answered_;  ///< the owner, by the number of who was asked
   Connection newest_ = 0;
   bool stopped_ = false;

@@ -33,7 +33,7 @@ def detail(reply):
     return json.loads(reply[1])["error"]["detail"]
 
 
-class Doors(Fleet):
+class Relays(Fleet):
     daemons = 3
 
     def serve(self, daemon, job, **hello):
@@ -51,7 +51,7 @@ class Doors(Fleet):
         return float(re.search(rf"^{re.escape(name)} (\S+)$", daemon.http("/metrics")[1], re.M)[1])
 
 
-class Pages(Doors):
+class Pages(Relays):
     def test_each_page_of_a_job_is_the_same_at_each_daemon(self):
         first, second, third = self.fleet
         self.serve(first, "A")
@@ -196,7 +196,7 @@ class Listener:
             one.close()
 
 
-class WrongAddresses(Doors):
+class WrongAddresses(Relays):
     """The owner of a job is reached at an address that leads somewhere else."""
     daemons = 1
 
@@ -216,11 +216,11 @@ class WrongAddresses(Doors):
                 while more := daemon.recv(65536):
                     client.sendall(more)
             client.close()
-        door = self.fleet[0]
+        asked_first = self.fleet[0]
         third = self.stack.enter_context(self.daemon())
         listener = self.listener(reply_as_asked)
         self.owner_at(listener.address)
-        for asked in (door, third):
+        for asked in (asked_first, third):
             before = len(listener.connections)
             status, body = asked.http("/v1/jobs/A")
             self.assertEqual(503, status, body)
@@ -290,8 +290,8 @@ class WrongAddresses(Doors):
         self.assertIn(listener.address, detail(reply))
 
 
-class Moves(Doors):
-    def test_a_job_moves_by_any_door_and_its_clients_are_sent_there(self):
+class Moves(Relays):
+    def test_a_job_moves_by_any_daemon_and_its_clients_are_sent_there(self):
         first, second, third = self.fleet
         self.serve(first, "A")
         client, _ = self.open(first, "A")

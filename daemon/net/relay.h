@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients of TCPStore can connect to any daemon of a fleet, although one daemon owns the job of the
 // listener, and cannot be told to go there. So the daemon that has accepted such a connection, the
-// door, connects to the owner, says for whom in a frame (protocol/door_frame.h), and copies bytes
+// relay, connects to the owner, says for whom in a frame (protocol/relay_frame.h), and copies bytes
 // in both directions (splice.h). The owner serves the connection as one of its own listener's, with
 // the client's address. It never passes one on again.
 // All functions are called on the loop that accepts connections.
@@ -20,11 +20,11 @@
 #include "daemon/core/host/directory_host.h"
 #include "daemon/net/admission.h"
 #include "daemon/net/tcpstore_session.h"
-#include "protocol/door_frame.h"
+#include "protocol/relay_frame.h"
 
 namespace c10dd::daemon {
 
-class Door {
+class Relay {
  public:
   /// The parts of the daemon that it uses. They outlive it.
   struct Daemon {
@@ -38,7 +38,7 @@ class Door {
     std::chrono::milliseconds patience = std::chrono::seconds(1);
   };
 
-  explicit Door(Daemon of) : of_(std::move(of)) {}
+  explicit Relay(Daemon of) : of_(std::move(of)) {}
 
   /// Connects to the owner of the job of a listener, for a client of that listener; tries the
   /// addresses in order. Calls `then` with a connection that carries the bytes of the client.
@@ -48,20 +48,20 @@ class Door {
                const std::vector<std::string>& addresses,
                std::function<void(Result<std::shared_ptr<Stream>>)> then);
 
-  /// Returns whether the first bytes of a connection are the whole frame of a door.
-  static bool knocks(std::string_view head);
+  /// Returns whether the first bytes of a connection are the whole frame of a relay.
+  static bool is_asked_for(std::string_view head);
 
-  /// Takes a connection whose head begins with a frame of a door. Refuses it if the frame is wrong,
+  /// Takes a connection whose head begins with a frame of a relay. Refuses it if the frame is wrong,
   /// does not have the key of this daemon, or this daemon does not own the job.
   void take(const std::shared_ptr<Stream>& stream);
 
  private:
-  asio::awaitable<void> connect_to_any(std::vector<std::string> addresses, native::DoorFrame frame,
+  asio::awaitable<void> connect_to_any(std::vector<std::string> addresses, native::RelayFrame frame,
                                        std::function<void(Result<std::shared_ptr<Stream>>)> then);
   asio::awaitable<Result<std::shared_ptr<Stream>>> connect_to(const std::string& address,
-                                                              const native::DoorFrame& frame);
-  Result<std::shared_ptr<TcpStoreListener>> admit(Stream& stream, const native::DoorFrame& frame);
-  std::shared_ptr<TcpStoreListener> listener_of(const native::DoorFrame& frame);
+                                                              const native::RelayFrame& frame);
+  Result<std::shared_ptr<TcpStoreListener>> admit(Stream& stream, const native::RelayFrame& frame);
+  std::shared_ptr<TcpStoreListener> listener_of(const native::RelayFrame& frame);
   void refuse(const std::shared_ptr<Stream>& stream, const Failure& reason);
 
   const Daemon of_;

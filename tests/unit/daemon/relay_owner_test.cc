@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The owner's side of a door: whom it takes, over doors that lie, and over a directory that replies
+// The owner's side of a relay: whom it takes, over relays that lie, and over a directory that replies
 // late, in another order, or when the client has gone.
 #include <deque>
 #include <memory>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "protocol/native_wire.h"
-#include "tests/unit/daemon/door_world.h"
+#include "tests/unit/daemon/relay_world.h"
 #include "tests/unit/daemon/memory_stream.h"
 #include "tests/unit/protocol/tcpstore_traces.h"
 
@@ -36,7 +36,7 @@ class LateRuns final : public TcpStoreRuns {
   std::deque<std::function<void(Result<Owner>)>> waiting;
 };
 
-class DoorOwnerTest : public DoorWorld {
+class RelayOwnerTest : public RelayWorld {
  protected:
   using Owner = TcpStoreRuns::Owner;
   /// A client whose connection another daemon passes on.
@@ -48,19 +48,19 @@ class DoorOwnerTest : public DoorWorld {
     /// Returns the owner's reply, if it has come.
     std::optional<Result<void>> reply() {
       take();
-      const auto cut = native::cut_door_reply(in);
+      const auto cut = native::cut_relay_reply(in);
       if (!cut || !cut->has_value()) return std::nullopt;
       return (*cut)->taken;
     }
     Bytes after_reply() {
       take();
-      const auto cut = native::cut_door_reply(in);
+      const auto cut = native::cut_relay_reply(in);
       return cut && cut->has_value() ? in.substr((*cut)->size) : "";
     }
   };
 
   void SetUp() override {
-    DoorWorld::SetUp();
+    RelayWorld::SetUp();
     join({row(2, {"10.0.0.5:1"}, {2, 22})});
   }
 
@@ -69,8 +69,8 @@ class DoorOwnerTest : public DoorWorld {
     return std::make_shared<TcpStoreListener>(daemon_.context, settings, runs_);
   }
 
-  static native::DoorFrame frame(const std::string& peer = "10.0.0.7:40112") {
-    native::DoorFrame frame;
+  static native::RelayFrame frame(const std::string& peer = "10.0.0.7:40112") {
+    native::RelayFrame frame;
     frame.key = kOwnKey;
     frame.peer = peer;
     frame.job = "digits";
@@ -87,12 +87,12 @@ class DoorOwnerTest : public DoorWorld {
     auto stream = std::make_shared<MemoryStream>(daemon_.loop, client.wire, false,
                                                  admission_.enter(kOtherDaemon));
     stream->put_head(head);
-    door_.take(std::move(stream));
+    relay_.take(std::move(stream));
     daemon_.turn();
     return client;
   }
-  PassedOn pass_on(const native::DoorFrame& frame, const char* number = "16640000") {
-    return pass_on(native::encode_door(frame) + ping(number));
+  PassedOn pass_on(const native::RelayFrame& frame, const char* number = "16640000") {
+    return pass_on(native::encode_relay(frame) + ping(number));
   }
   /// Replies to the lookup that has waited longest, or to a later one.
   void locate(const Result<Owner>& owner, std::size_t at = 0) {
@@ -103,7 +103,7 @@ class DoorOwnerTest : public DoorWorld {
     daemon_.turn();
   }
   /// Passes a client on and takes it.
-  PassedOn taken(const native::DoorFrame& frame) {
+  PassedOn taken(const native::RelayFrame& frame) {
     PassedOn client = pass_on(frame);
     locate(Owner{});
     EXPECT_TRUE(serves(client, "16640000"));
@@ -128,7 +128,7 @@ class DoorOwnerTest : public DoorWorld {
     detail_ = reply && !*reply ? reply->error().detail : "";
     return !reply ? Code::internal : *reply ? Code::ok : reply->error().code;
   }
-  Code refusal(const native::DoorFrame& frame) {
+  Code refusal(const native::RelayFrame& frame) {
     const PassedOn client = pass_on(frame);
     EXPECT_TRUE(runs_->waiting.empty()) << "no lookup for a client that is not admitted";
     return refusal(client);
@@ -140,9 +140,9 @@ class DoorOwnerTest : public DoorWorld {
   std::string detail_;
 };
 
-TEST_F(DoorOwnerTest, ServesAClientFromItsFirstByte) {
+TEST_F(RelayOwnerTest, ServesAClientFromItsFirstByte) {
   daemon_.options.tcpstore_job = "main";
-  native::DoorFrame asked = frame();
+  native::RelayFrame asked = frame();
   asked.run = "r1";
   asked.legacy = tcpstore::LegacyClients::l1;
   PassedOn client = pass_on(asked);
@@ -159,7 +159,7 @@ TEST_F(DoorOwnerTest, ServesAClientFromItsFirstByte) {
   EXPECT_EQ(daemon_.closed("tcpstore", "peer"), 1);
 }
 
-TEST_F(DoorOwnerTest, CountsAClientAsOneOfItsOwnAddress) {
+TEST_F(RelayOwnerTest, CountsAClientAsOneOfItsOwnAddress) {
   const PassedOn first = taken(frame());
   const PassedOn second = taken(frame("[::ffff:10.0.0.7]:40113"));
   EXPECT_EQ(refusal(frame("10.0.0.7:40114")), Code::quota_exceeded);
@@ -172,7 +172,7 @@ TEST_F(DoorOwnerTest, CountsAClientAsOneOfItsOwnAddress) {
   leave(other);
 }
 
-TEST_F(DoorOwnerTest, LeavesPlacesToClientsOfOtherProtocols) {
+TEST_F(RelayOwnerTest, LeavesPlacesToClientsOfOtherProtocols) {
   const std::vector<Ticket> others = crowd(1);
   const PassedOn last = taken(frame());
   EXPECT_EQ(refusal(frame("10.0.0.8:1")), Code::quota_exceeded);
@@ -184,8 +184,8 @@ TEST_F(DoorOwnerTest, LeavesPlacesToClientsOfOtherProtocols) {
   EXPECT_EQ(refusal(frame("10.0.0.8:1")), Code::quota_exceeded);
 }
 
-TEST_F(DoorOwnerTest, RefusesAFrameThatNoDaemonOfItsFleetSends) {
-  native::DoorFrame wrong = frame();
+TEST_F(RelayOwnerTest, RefusesAFrameThatNoDaemonOfItsFleetSends) {
+  native::RelayFrame wrong = frame();
   wrong.key = {2, 22};  // of another daemon
   EXPECT_EQ(refusal(wrong), Code::permission_denied);
   wrong.key = {};
@@ -206,7 +206,7 @@ TEST_F(DoorOwnerTest, RefusesAFrameThatNoDaemonOfItsFleetSends) {
   EXPECT_EQ(refusal(wrong), Code::permission_denied);
 }
 
-TEST_F(DoorOwnerTest, ItDoesNotPassAClientOnAgain) {
+TEST_F(RelayOwnerTest, ItDoesNotPassAClientOnAgain) {
   PassedOn client = pass_on(frame());
   locate(Owner{{"10.0.0.5:1", "10.0.0.5:2"}});
   EXPECT_EQ(refusal(std::move(client)), Code::not_owner);
@@ -218,7 +218,7 @@ TEST_F(DoorOwnerTest, ItDoesNotPassAClientOnAgain) {
   EXPECT_EQ(detail_, "too many jobs");
 }
 
-TEST_F(DoorOwnerTest, TwoThatWaitAreRepliedToInAnyOrder) {
+TEST_F(RelayOwnerTest, TwoThatWaitAreRepliedToInAnyOrder) {
   PassedOn first = pass_on(frame(), "11111111");
   PassedOn second = pass_on(frame("10.0.0.8:1"), "22222222");
   PassedOn third = pass_on(frame("10.0.0.9:1"), "33333333");
@@ -233,7 +233,7 @@ TEST_F(DoorOwnerTest, TwoThatWaitAreRepliedToInAnyOrder) {
   leave(third);
 }
 
-TEST_F(DoorOwnerTest, AReplyToAClientThatHasGoneServesNobody) {
+TEST_F(RelayOwnerTest, AReplyToAClientThatHasGoneServesNobody) {
   const PassedOn gone = pass_on(frame());
   const PassedOn also_gone = pass_on(frame());
   gone.wire->break_off();
@@ -245,8 +245,8 @@ TEST_F(DoorOwnerTest, AReplyToAClientThatHasGoneServesNobody) {
   leave(taken(frame()));
 }
 
-TEST_F(DoorOwnerTest, ConnectionsWithTheSameSettingsShareAListener) {
-  std::vector<native::DoorFrame> frames(4, frame());
+TEST_F(RelayOwnerTest, ConnectionsWithTheSameSettingsShareAListener) {
+  std::vector<native::RelayFrame> frames(4, frame());
   frames[1].job = "letters";
   frames[2].run = "r1";
   frames[3].legacy = tcpstore::LegacyClients::l0;
@@ -263,20 +263,20 @@ TEST_F(DoorOwnerTest, ConnectionsWithTheSameSettingsShareAListener) {
   EXPECT_EQ(made_.size(), 5u) << "the listener has gone with its last connection";
 }
 
-TEST_F(DoorOwnerTest, OnlyAWholeFrameOfADoorKnocks) {
-  const Bytes whole = native::encode_door(frame());
+TEST_F(RelayOwnerTest, OnlyAWholeFrameOfARelayIsOne) {
+  const Bytes whole = native::encode_relay(frame());
   for (std::size_t n = 0; n < whole.size(); ++n) {
-    EXPECT_FALSE(Door::knocks(std::string_view(whole).substr(0, n))) << n;
+    EXPECT_FALSE(Relay::is_asked_for(std::string_view(whole).substr(0, n))) << n;
   }
-  EXPECT_TRUE(Door::knocks(whole));
-  EXPECT_TRUE(Door::knocks(whole + "more"));
-  EXPECT_FALSE(Door::knocks(whole.substr(1)));
+  EXPECT_TRUE(Relay::is_asked_for(whole));
+  EXPECT_TRUE(Relay::is_asked_for(whole + "more"));
+  EXPECT_FALSE(Relay::is_asked_for(whole.substr(1)));
   Bytes hello(native::kMagic);
   native::encode_request(hello, {}, Hello{});
-  EXPECT_FALSE(Door::knocks(hello));
+  EXPECT_FALSE(Relay::is_asked_for(hello));
   Bytes too_large = whole;
   too_large[native::kMagic.size() + 3] = '\x7f';  // of the length
-  EXPECT_FALSE(Door::knocks(too_large));
+  EXPECT_FALSE(Relay::is_asked_for(too_large));
 }
 
 }  // namespace

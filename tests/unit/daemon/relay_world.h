@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon of a fleet of three, with a Door. At the end of a test all its places must be free.
+// A daemon of a fleet of three, with a Relay. At the end of a test all its places must be free.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,20 +9,20 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/net/door.h"
-#include "protocol/door_frame.h"
+#include "daemon/net/relay.h"
+#include "protocol/relay_frame.h"
 #include "tests/unit/daemon/small_daemon.h"
 
 namespace c10dd::daemon {
 
-class DoorWorld : public testing::Test {
+class RelayWorld : public testing::Test {
  protected:
   static constexpr std::size_t kPlaces = 16;
-  static constexpr native::DoorKey kOwnKey{1, 11};
+  static constexpr native::RelayKey kOwnKey{1, 11};
 
   void SetUp() override {
     daemon_.context.admission = &admission_;
-    daemon_.context.door = &door_;
+    daemon_.context.relay = &relay_;
   }
   void TearDown() override {
     EXPECT_TRUE(daemon_.turn_until([&] { return places() == kPlaces; })) << places();
@@ -36,17 +36,17 @@ class DoorWorld : public testing::Test {
     return options;
   }
   static store::DaemonRow row(std::uint64_t process, std::vector<std::string> addresses,
-                              native::DoorKey key) {
+                              native::RelayKey key) {
     store::DaemonRow row;
     row.facts.process = process;
     row.facts.addresses = std::move(addresses);
     row.facts.lease = std::chrono::seconds(2);
-    row.facts.door_key = key;
+    row.facts.relay_key = key;
     row.beats = 1;
     return row;
   }
   /// Makes this daemon a member of a fleet with these others.
-  void join(std::vector<store::DaemonRow> rows, native::DoorKey own = kOwnKey) {
+  void join(std::vector<store::DaemonRow> rows, native::RelayKey own = kOwnKey) {
     core::FleetView fleet(1, std::chrono::seconds(2));
     rows.insert(rows.begin(), row(1, {"127.0.0.1:1"}, own));
     fleet.read(rows, core::SteadyTime());
@@ -71,8 +71,8 @@ class DoorWorld : public testing::Test {
     return tickets;
   }
 
-  Door make_door(std::chrono::milliseconds patience) {
-    return Door({daemon_.loop, daemon_.context, admission_, daemon_.host.directory(),
+  Relay make_relay(std::chrono::milliseconds patience) {
+    return Relay({daemon_.loop, daemon_.context, admission_, daemon_.host.directory(),
                  [this](const ListenerSettings& settings) { return listener(settings); },
                  patience});
   }
@@ -81,7 +81,7 @@ class DoorWorld : public testing::Test {
 
   SmallDaemon daemon_{1, settings()};
   Admission admission_{daemon_.options};
-  Door door_ = make_door(std::chrono::seconds(30));
+  Relay relay_ = make_relay(std::chrono::seconds(30));
 };
 
 }  // namespace c10dd::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The door: it finds the owner that takes a client, over owners that refuse, lie, are silent, close
+// The relay: it finds the owner that takes a client, over owners that refuse, lie, are silent, close
 // in the middle of a reply, or reply when the client has gone.
-#include "daemon/net/door.h"
+#include "daemon/net/relay.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
-#include "tests/unit/daemon/door_world.h"
+#include "tests/unit/daemon/relay_world.h"
 #include "tests/unit/daemon/listener_ports.h"
 #include "tests/unit/fake_server.h"
 
@@ -35,7 +35,7 @@ class FakeOwner {
     const std::lock_guard lock(mutex_);
     replies_ = std::move(replies);
   }
-  std::vector<native::DoorFrame> frames() const {
+  std::vector<native::RelayFrame> frames() const {
     const std::lock_guard lock(mutex_);
     return frames_;
   }
@@ -59,10 +59,10 @@ class FakeOwner {
   FakeReply reply(const test::FakeRequest& asked) {
     if (asked.name == "bytes") return {name_ + asked.argument};
     const std::lock_guard lock(mutex_);
-    const auto frame = native::decode_door(asked.argument);
+    const auto frame = native::decode_relay(asked.argument);
     EXPECT_TRUE(frame);
     if (frame) frames_.push_back(*frame);
-    if (replies_.empty()) return {native::encode_door_reply({})};
+    if (replies_.empty()) return {native::encode_relay_reply({})};
     FakeReply next = replies_.front();
     replies_.pop_front();
     return next;
@@ -71,21 +71,21 @@ class FakeOwner {
   const std::string name_;
   mutable std::mutex mutex_;
   std::deque<FakeReply> replies_;
-  std::vector<native::DoorFrame> frames_;
+  std::vector<native::RelayFrame> frames_;
   test::FakeServer server_{take, [this](const test::FakeRequest& asked) { return reply(asked); }};
 };
 
-class DoorTest : public DoorWorld {
+class RelayTest : public RelayWorld {
  protected:
-  static constexpr native::DoorKey kKeys[2] = {{2, 22}, {3, 33}};
+  static constexpr native::RelayKey kKeys[2] = {{2, 22}, {3, 33}};
 
   void SetUp() override {
-    DoorWorld::SetUp();
+    RelayWorld::SetUp();
     join({row(2, {owners_[0].address(), kNobody, "no-port", "127.0.0.1:x"}, kKeys[0]),
           row(3, {owners_[1].address()}, kKeys[1]), row(4, {kOld}, {})});
   }
   void TearDown() override {
-    DoorWorld::TearDown();
+    RelayWorld::TearDown();
     for (FakeOwner& owner : owners_) {
       EXPECT_TRUE(daemon_.turn_until([&] {
         owner.server().release();
@@ -98,9 +98,9 @@ class DoorTest : public DoorWorld {
 
   /// Asks for the owner. The link comes when the daemon turns, at most once.
   std::shared_ptr<Link> ask(const std::vector<std::string>& addresses,
-                            const ListenerSettings& settings, Door& door) {
+                            const ListenerSettings& settings, Relay& relay) {
     auto link = std::make_shared<Link>();
-    door.connect("10.0.0.7:40112", settings, addresses,
+    relay.connect("10.0.0.7:40112", settings, addresses,
                  [link](Result<std::shared_ptr<Stream>> result) {
                    EXPECT_FALSE(link->has_value()) << "told twice";
                    *link = std::move(result);
@@ -109,7 +109,7 @@ class DoorTest : public DoorWorld {
   }
   std::shared_ptr<Link> ask(const std::vector<std::string>& addresses,
                             const std::string& job = "digits") {
-    return ask(addresses, settings_of(job), door_);
+    return ask(addresses, settings_of(job), relay_);
   }
   std::shared_ptr<Link> ask_both() { return ask({owners_[0].address(), owners_[1].address()}); }
   bool comes(const std::shared_ptr<Link>& link) {
@@ -142,15 +142,15 @@ class DoorTest : public DoorWorld {
   }
 
   const std::string kNobody = own_host() + ":" + std::to_string(three_free_ports());
-  static constexpr const char* kOld = "127.0.0.1:29501";  // of a version without doors
+  static constexpr const char* kOld = "127.0.0.1:29501";  // of a version without relays
   FakeOwner owners_[2] = {FakeOwner("first "), FakeOwner("second ")};
 };
 
-TEST_F(DoorTest, TwoClientsAtATimeReachTheOwnersOfTheirListeners) {
+TEST_F(RelayTest, TwoClientsAtATimeReachTheOwnersOfTheirListeners) {
   ListenerSettings old = settings_of("letters", "r1");
   old.legacy = tcpstore::LegacyClients::l1;
   const auto first = ask({owners_[0].address()});
-  const auto second = ask({owners_[1].address()}, old, door_);
+  const auto second = ask({owners_[1].address()}, old, relay_);
   EXPECT_EQ(echo(second, "a"), "second a");
   EXPECT_EQ(echo(first, "b"), "first b");
   EXPECT_EQ(places(), kPlaces - 2) << "each link is counted";
@@ -169,12 +169,12 @@ TEST_F(DoorTest, TwoClientsAtATimeReachTheOwnersOfTheirListeners) {
   EXPECT_EQ(others[0].legacy, tcpstore::LegacyClients::l1);
 }
 
-TEST_F(DoorTest, TheNextAddressIsTriedIfTheFirstOwnerDoesNotTakeTheClient) {
-  const Bytes taken = native::encode_door_reply({});
+TEST_F(RelayTest, TheNextAddressIsTriedIfTheFirstOwnerDoesNotTakeTheClient) {
+  const Bytes taken = native::encode_relay_reply({});
   native::ReplyHeader other;
   other.op = Hello::op.code;
   const Bytes another = native::encode_reply(other, ReplyBody(Done{})).head;
-  const Bytes moved = native::encode_door_reply(failure(Code::not_owner, "it has moved"));
+  const Bytes moved = native::encode_relay_reply(failure(Code::not_owner, "it has moved"));
   const std::vector<FakeReply> useless = {
       {"", Then::close},                                 // closes
       {taken.substr(0, taken.size() - 1), Then::close},  // in the middle of the reply
@@ -196,8 +196,8 @@ TEST_F(DoorTest, TheNextAddressIsTriedIfTheFirstOwnerDoesNotTakeTheClient) {
   EXPECT_EQ(echo(ask_both(), "y"), "first y") << "it serves again";
 }
 
-TEST_F(DoorTest, OwnersThatRefuseAgainAndAgainLeaveNothingAndThenServe) {
-  const FakeReply refusal{native::encode_door_reply(failure(Code::not_owner, "not mine"))};
+TEST_F(RelayTest, OwnersThatRefuseAgainAndAgainLeaveNothingAndThenServe) {
+  const FakeReply refusal{native::encode_relay_reply(failure(Code::not_owner, "not mine"))};
   owners_[0].say(std::deque<FakeReply>(33, refusal));
   owners_[1].say(std::deque<FakeReply>(33, refusal));
   for (int round = 0; round < 33; ++round) {
@@ -208,15 +208,15 @@ TEST_F(DoorTest, OwnersThatRefuseAgainAndAgainLeaveNothingAndThenServe) {
   EXPECT_EQ(code_of(ask({})), Code::unavailable) << "there is no address";
 }
 
-TEST_F(DoorTest, AnOwnerWithoutRoomIsTheEndOfTheSearch) {
-  owners_[0].say({{native::encode_door_reply(failure(Code::quota_exceeded, "no room"))}});
+TEST_F(RelayTest, AnOwnerWithoutRoomIsTheEndOfTheSearch) {
+  owners_[0].say({{native::encode_relay_reply(failure(Code::quota_exceeded, "no room"))}});
   const auto link = ask_both();
   EXPECT_EQ(code_of(link), Code::quota_exceeded);
   EXPECT_EQ((*link)->error().detail, "no room");
   EXPECT_TRUE(owners_[1].frames().empty());
 }
 
-TEST_F(DoorTest, ADoorWithoutRoomConnectsToNobody) {
+TEST_F(RelayTest, ARelayWithoutRoomConnectsToNobody) {
   std::vector<Ticket> others = crowd(1);
   const auto link = ask({owners_[0].address()});
   EXPECT_EQ(echo(link, "x"), "first x");
@@ -226,9 +226,9 @@ TEST_F(DoorTest, ADoorWithoutRoomConnectsToNobody) {
   EXPECT_EQ(echo(ask({owners_[1].address()}), "x"), "second x");
 }
 
-TEST_F(DoorTest, ASilentOwnerIsGivenUpAndItsLateReplyIsNoLink) {
-  Door impatient = make_door(std::chrono::milliseconds(150));
-  const Bytes taken = native::encode_door_reply({});
+TEST_F(RelayTest, ASilentOwnerIsGivenUpAndItsLateReplyIsNoLink) {
+  Relay impatient = make_relay(std::chrono::milliseconds(150));
+  const Bytes taken = native::encode_relay_reply({});
   owners_[0].say({{"", Then::go_on, taken}, {"", Then::go_on, taken}});
   const auto first = ask({owners_[0].address()}, settings_of("digits"), impatient);
   const auto second =
@@ -243,8 +243,8 @@ TEST_F(DoorTest, ASilentOwnerIsGivenUpAndItsLateReplyIsNoLink) {
   EXPECT_FALSE(**first);
 }
 
-TEST_F(DoorTest, AnOwnerThatRepliesLateHoldsNobodyElseUp) {
-  const Bytes taken = native::encode_door_reply({});
+TEST_F(RelayTest, AnOwnerThatRepliesLateHoldsNobodyElseUp) {
+  const Bytes taken = native::encode_relay_reply({});
   owners_[0].say({{"", Then::go_on, taken}});
   const auto late = ask({owners_[0].address()});
   ASSERT_TRUE(daemon_.turn_until([&] { return owners_[0].server().held() == 1; }));
@@ -256,9 +256,9 @@ TEST_F(DoorTest, AnOwnerThatRepliesLateHoldsNobodyElseUp) {
   EXPECT_EQ(echo(late, "z"), "first z");
 }
 
-TEST_F(DoorTest, AReplyInPiecesIsWhole) {
+TEST_F(RelayTest, AReplyInPiecesIsWhole) {
   const Bytes refusal =
-      native::encode_door_reply(failure(Code::quota_exceeded, "{}", std::string(700, 'x')));
+      native::encode_relay_reply(failure(Code::quota_exceeded, "{}", std::string(700, 'x')));
   ASSERT_GT(refusal.size(), 600u) << "more than is read at once";
   owners_[0].say({{refusal}});
   const auto link = ask_both();

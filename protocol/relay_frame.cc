@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "protocol/door_frame.h"
+#include "protocol/relay_frame.h"
 
 #include "protocol/fields.h"
 #include "protocol/limits.h"
@@ -7,43 +7,43 @@
 
 namespace c10dd::native {
 
-Bytes encode_door(const DoorFrame& frame) {
+Bytes encode_relay(const RelayFrame& frame) {
   const Bytes body = wire::encode(frame);
   Bytes out(kMagic);
   wire::Writer writer(out);
   writer.put(static_cast<std::uint32_t>(body.size()));
-  writer.put(kDoorOp);
-  out.append(RequestHeader::kSize - sizeof(std::uint32_t) - sizeof kDoorOp, '\0');
+  writer.put(kRelayOp);
+  out.append(RequestHeader::kSize - sizeof(std::uint32_t) - sizeof kRelayOp, '\0');
   return out.append(body);
 }
 
-Result<DoorFrame> decode_door(std::string_view body) {
-  Result<DoorFrame> frame = wire::decode<DoorFrame>(body);
+Result<RelayFrame> decode_relay(std::string_view body) {
+  Result<RelayFrame> frame = wire::decode<RelayFrame>(body);
   if (!frame) return frame;
   if (frame->legacy > tcpstore::LegacyClients::l1) {
-    return failure(Code::malformed, "frame of a door: {} is no setting for old clients, 0 to 2 are",
+    return failure(Code::malformed, "frame of a relay: {} is no setting for old clients, 0 to 2 are",
                    static_cast<unsigned>(frame->legacy));
   }
   if (frame->job.empty() || frame->peer.empty()) {
-    return failure(Code::malformed, "frame of a door: it names no {}",
+    return failure(Code::malformed, "frame of a relay: it names no {}",
                    frame->job.empty() ? "job" : "client");
   }
   return frame;
 }
 
-Bytes encode_door_reply(const Result<void>& taken) {
+Bytes encode_relay_reply(const Result<void>& taken) {
   ReplyHeader header;
-  header.op = kDoorOp;
+  header.op = kRelayOp;
   return encode_reply(header, taken ? Reply(ReplyBody(Done{})) : Reply(taken.error())).head;
 }
 
-Result<std::optional<DoorReply>> cut_door_reply(std::string_view in) {
+Result<std::optional<RelayReply>> cut_relay_reply(std::string_view in) {
   const auto frame = cut_reply(in, limits::kHelloFrameBytes);
   if (!frame) return frame.error();
   if (!frame->has_value()) return std::nullopt;
-  DoorReply reply{(*frame)->size, {}};
+  RelayReply reply{(*frame)->size, {}};
   const ReplyHeader& header = (*frame)->header;
-  if (header.kind == ReplyHeader::Kind::reply && header.op == kDoorOp) return reply;
+  if (header.kind == ReplyHeader::Kind::reply && header.op == kRelayOp) return reply;
   Reply refusal;
   const Result<void> decoded = decode_reply(Hello::op.code, header.kind, (*frame)->body, refusal);
   if (!decoded) return decoded.error();
