@@ -36,19 +36,19 @@ bool is_handed_over(Completion& done) {
 }  // namespace
 
 ProxiedClient::ProxiedClient(CoreOptions options, tcpstore::LegacyClients legacy)
-    : options_(std::move(options)), talk_(legacy) {
+    : options_(std::move(options)), dialogue_(legacy) {
   options_.hello.c10d = true;
 }
 
 // ---- the local client --------------------------------------------------------------------------
 
 bool ProxiedClient::may_take() const {
-  return !left_ && over() == nullptr && !talk_.is_paused() &&
+  return !left_ && over() == nullptr && !dialogue_.is_paused() &&
          out_.size() < limits::kOutboxSoftBytes;
 }
 
 bool ProxiedClient::wants_input(std::size_t held) const {
-  return may_take() && held < std::max(talk_.needed(), limits::kSmallFrameBytes);
+  return may_take() && held < std::max(dialogue_.needed(), limits::kSmallFrameBytes);
 }
 
 /// Returns whether the next message must wait for the reply to an earlier one. Only the daemon
@@ -58,8 +58,8 @@ bool ProxiedClient::wants_input(std::size_t held) const {
 /// otherwise a client that does not read could make the proxy hold any number of values.
 bool ProxiedClient::must_wait(std::string_view in) {
   if (value_) return true;
-  const auto head = talk_.look(in);
-  if (!head || !*head || waiting_.empty() || talk_.dialect() != tcpstore::Dialect::v) return false;
+  const auto head = dialogue_.look(in);
+  if (!head || !*head || waiting_.empty() || dialogue_.dialect() != tcpstore::Dialect::v) return false;
   return (*head)->query != tcpstore::Query::cancel_wait;
 }
 
@@ -69,7 +69,7 @@ std::size_t ProxiedClient::take(std::string_view in, TimePoint now) {
   while (may_take()) {
     const std::string_view rest = in.substr(taken);
     if (must_wait(rest)) break;
-    const std::size_t used = talk_.take(rest, *this, out_);
+    const std::size_t used = dialogue_.take(rest, *this, out_);
     answer_here();
     if (used == 0) break;
     taken += used;
@@ -85,7 +85,7 @@ bool ProxiedClient::submit(std::uint64_t sequence, const Request& request) {
     return false;
   }
   if (!core_) {
-    options_.hello.pid = talk_.pid().value_or(0);
+    options_.hello.pid = dialogue_.pid().value_or(0);
     core_.emplace(std::move(options_), now_);
   }
   if (planted(Planted::local_request_twice)) core_->call(request, kForever, now_);
@@ -113,7 +113,7 @@ void ProxiedClient::cancel(std::uint64_t sequence) {
 /// Hands over the replies that need no daemon. The conversation takes none while it takes a
 /// message.
 void ProxiedClient::answer_here() {
-  for (const auto& [sequence, reply] : std::exchange(here_, {})) talk_.reply(sequence, reply, out_);
+  for (const auto& [sequence, reply] : std::exchange(here_, {})) dialogue_.reply(sequence, reply, out_);
 }
 
 /// Gives up what the client waits for. Its changes are made, though it waits for none: PyTorch's
@@ -144,11 +144,11 @@ void ProxiedClient::settle(TimePoint now) {
     if (asked.empty()) continue;
     waiting_.erase(asked.mapped());
     if (value_ == done.call) value_.reset();
-    if (is_handed_over(done)) talk_.reply(asked.mapped(), done.reply, out_);
+    if (is_handed_over(done)) dialogue_.reply(asked.mapped(), done.reply, out_);
   }
-  if (talk_.has_more() && out_.size() < limits::kOutboxSoftBytes) {
+  if (dialogue_.has_more() && out_.size() < limits::kOutboxSoftBytes) {
     now_ = now;
-    talk_.read_on(*this);
+    dialogue_.read_on(*this);
     answer_here();
   }
   if (over_ || left_) return;
@@ -160,6 +160,6 @@ void ProxiedClient::settle(TimePoint now) {
   }
 }
 
-const Failure* ProxiedClient::over() const { return over_ ? &*over_ : talk_.over(); }
+const Failure* ProxiedClient::over() const { return over_ ? &*over_ : dialogue_.over(); }
 
 }  // namespace c10dd::client

@@ -12,7 +12,7 @@
 
 #include "client/core/core.h"
 #include "protocol/limits.h"
-#include "protocol/tcpstore_talk.h"
+#include "protocol/tcpstore_dialogue.h"
 
 namespace c10dd::client {
 
@@ -39,11 +39,11 @@ class ProxiedClient final : private tcpstore::RequestSink {
   bool has_output() const { return !out_.empty(); }
   /// The local client has closed its connection: ends the session.
   void leave(TimePoint now);
-  /// See tcpstore::Talk: the next bytes may have two meanings, which the owner settles after a
+  /// See tcpstore::TcpStoreDialogue: the next bytes may have two meanings, which the owner settles after a
   /// while.
-  bool is_ambiguous() const { return talk_.is_ambiguous(); }
-  void settle_ambiguous() { talk_.settle_ambiguous(); }
-  std::optional<std::uint32_t> pid() const { return talk_.pid(); }
+  bool is_ambiguous() const { return dialogue_.is_ambiguous(); }
+  void settle_ambiguous() { dialogue_.settle_ambiguous(); }
+  std::optional<std::uint32_t> pid() const { return dialogue_.pid(); }
 
   // ---- the daemon
 
@@ -75,7 +75,7 @@ class ProxiedClient final : private tcpstore::RequestSink {
   void answer_here();
 
   CoreOptions options_;
-  tcpstore::Talk talk_;
+  tcpstore::TcpStoreDialogue dialogue_;
   std::optional<Core> core_;
   TimePoint now_;                                      ///< of the call of take() that submits
   Bytes out_;                                          ///< for the local client

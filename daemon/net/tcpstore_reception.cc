@@ -38,7 +38,7 @@ class TcpStoreReception final : public StreamReader,
                     bool here)
       : stream_(std::move(stream)),
         listener_(std::move(listener)),
-        talk_(listener_->settings.legacy),
+        dialogue_(listener_->settings.legacy),
         here_(here) {}
 
   void start() {
@@ -70,7 +70,7 @@ class TcpStoreReception final : public StreamReader,
 
   std::shared_ptr<Stream> stream_;
   const std::shared_ptr<TcpStoreListener> listener_;
-  tcpstore::Talk talk_;
+  tcpstore::TcpStoreDialogue dialogue_;
   bool here_;  ///< the runs of the listener are served by this daemon
   Bytes in_;
   std::array<char, 512> buffer_;
@@ -83,11 +83,11 @@ void TcpStoreReception::go_on() {
   Bytes out;
   bool more = true;
   while (more) {
-    const Result<std::optional<tcpstore::MessageHead>> head = talk_.look(in_);
+    const Result<std::optional<tcpstore::MessageHead>> head = dialogue_.look(in_);
     if (!head) return refuse(head.error());
     if (*head && !here_) return locate();
     if (*head && !tcpstore::is_local((*head)->query)) break;
-    const std::size_t used = *head ? talk_.take(in_, *this, out) : 0;
+    const std::size_t used = *head ? dialogue_.take(in_, *this, out) : 0;
     in_.erase(0, used);
     more = used > 0;
   }
@@ -98,7 +98,7 @@ void TcpStoreReception::go_on() {
       return end(failed == asio::error::would_block || !failed ? "slow_consumer" : "peer");
     }
   }
-  if (more) return bind(**talk_.look(in_));
+  if (more) return bind(**dialogue_.look(in_));
   stream_->read_into(asio::buffer(buffer_), shared_from_this());
 }
 
@@ -129,7 +129,7 @@ void TcpStoreReception::locate_later() {
 }
 
 void TcpStoreReception::pass_on(std::shared_ptr<Stream> owner) {
-  const bool old = talk_.dialect() != tcpstore::Dialect::v;
+  const bool old = dialogue_.dialect() != tcpstore::Dialect::v;
   const auto address = stream_->address();
   if (old) listener_->silent.old_client_began(address);
   splice(stream_, std::exchange(in_, {}), std::move(owner), [listener = listener_, old, address] {
@@ -139,7 +139,7 @@ void TcpStoreReception::pass_on(std::shared_ptr<Stream> owner) {
 }
 
 void TcpStoreReception::bind(const tcpstore::MessageHead& first) {
-  client_ = {next_connection(), stream_->address().to_string(), talk_.pid().value_or(0),
+  client_ = {next_connection(), stream_->address().to_string(), dialogue_.pid().value_or(0),
              stream_->socket()};
   listener_->runs->bind(client_, first, [self = shared_from_this()](Result<std::string> run) {
     if (run) return self->move(*run);
@@ -159,8 +159,8 @@ void TcpStoreReception::move(const std::string& run) {
   }
   Shard& shard = **found;
   const auto connection = std::make_shared<TcpStoreConnection>(TcpStoreConnection{
-      listener_, client_, stream_->address(), run, std::move(talk_), std::move(in_)});
-  if (connection->talk.dialect() != tcpstore::Dialect::v) {
+      listener_, client_, stream_->address(), run, std::move(dialogue_), std::move(in_)});
+  if (connection->dialogue.dialect() != tcpstore::Dialect::v) {
     listener_->silent.old_client_began(connection->address);
   }
   if (&shard == &context.first) {
@@ -223,7 +223,7 @@ void TcpStoreListener::begin(Stream& stream) {
 
 void end_tcpstore(const TcpStoreConnection& connection) {
   connection.listener->runs->ended(connection.client.connection);
-  if (connection.talk.dialect() == tcpstore::Dialect::v) return;
+  if (connection.dialogue.dialect() == tcpstore::Dialect::v) return;
   asio::post(connection.listener->context.first.loop(),
              [listener = connection.listener, address = connection.address] {
                listener->silent.old_client_ended(address);

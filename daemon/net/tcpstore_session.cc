@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serves a TCPStore connection on the loop of its run's shard: opens a session, which ends with the
-// connection, and carries the bytes of a tcpstore::Talk.
+// connection, and carries the bytes of a tcpstore::TcpStoreDialogue.
 #include "daemon/net/tcpstore_session.h"
 
 #include <boost/asio/post.hpp>
@@ -37,7 +37,7 @@ class TcpStoreSession final : public core::ReplySink,
   TcpStoreSession(std::shared_ptr<Stream> stream, TcpStoreConnection connection, Shard& shard)
       : FramedSession(Protocol::tcpstore, std::move(stream), connection.listener->context, shard),
         connection_(std::move(connection)),
-        talk_(connection_.talk),
+        dialogue_(connection_.dialogue),
         timer_(shard.loop()) {}
 
   void start();
@@ -52,7 +52,7 @@ class TcpStoreSession final : public core::ReplySink,
   std::size_t frame_size(std::string_view in, std::size_t counted) const override;
   const core::JobRef& newest_job() const override { return job_; }
   bool may_take() const override {
-    return attachment_ && !asking_ && !talk_.is_paused() && !context().draining;
+    return attachment_ && !asking_ && !dialogue_.is_paused() && !context().draining;
   }
   void drained() override { read_on_soon(); }
   void ending() override { timer_.cancel(); }
@@ -67,7 +67,7 @@ class TcpStoreSession final : public core::ReplySink,
   core::JobHost& host() { return shard().host(); }
 
   TcpStoreConnection connection_;
-  tcpstore::Talk& talk_;
+  tcpstore::TcpStoreDialogue& dialogue_;
   core::JobRef job_;                ///< null before the session is open
   core::AttachmentRef attachment_;  ///< null before the session is open
   bool asking_ = false;             ///< whether the next message may be taken
@@ -116,7 +116,7 @@ void TcpStoreSession::opened(const core::JobRef& job, const core::AttachmentRef&
 FramedSession::Taken TcpStoreSession::take_frame(std::string_view in) {
   if (!may_take() || must_ask(in)) return {0, true};
   Bytes out;
-  const std::size_t used = talk_.take(in, *this, out);
+  const std::size_t used = dialogue_.take(in, *this, out);
   asked_ = asked_ && used == 0;
   if (!out.empty()) {
     outbox().add([&](Bytes& bytes) {
@@ -125,9 +125,9 @@ FramedSession::Taken TcpStoreSession::take_frame(std::string_view in) {
     });
     outbox().flush();
   }
-  if (talk_.over()) refuse(*talk_.over());
-  if (talk_.is_ambiguous()) settle_later();
-  if (used == 0) return {0, talk_.is_paused()};
+  if (dialogue_.over()) refuse(*dialogue_.over());
+  if (dialogue_.is_ambiguous()) settle_later();
+  if (used == 0) return {0, dialogue_.is_paused()};
   return {used, host().charge(job_, used)};
 }
 
@@ -144,7 +144,7 @@ bool TcpStoreSession::submit(std::uint64_t sequence, const Request& request) {
 bool TcpStoreSession::must_ask(std::string_view in) {
   if (asked_) return false;
   TcpStoreRuns& runs = *connection_.listener->runs;
-  const auto head = talk_.look(in);
+  const auto head = dialogue_.look(in);
   if (!head || !*head || !runs.concerns(**head)) return false;
   asking_ = true;
   runs.ask(connection_.client.connection, **head, job_->job && job_->job->stats().waiters > 0,
@@ -160,7 +160,7 @@ bool TcpStoreSession::must_ask(std::string_view in) {
 }
 
 std::size_t TcpStoreSession::frame_size(std::string_view in, std::size_t counted) const {
-  const std::size_t needed = in.empty() ? 0 : talk_.needed();
+  const std::size_t needed = in.empty() ? 0 : dialogue_.needed();
   if (needed <= std::max(counted, limits::kSmallFrameBytes)) return needed;
   // The size of a list becomes known text by text. So that a long list does not ask for each, it
   // asks for twice as much as it has.
@@ -171,8 +171,8 @@ std::size_t TcpStoreSession::frame_size(std::string_view in, std::size_t counted
 void TcpStoreSession::settle_later() {
   timer_.expires_after(kAmbiguous);
   timer_.async_wait([self = shared_from_this()](const ErrorCode& cancelled) {
-    if (cancelled || self->ended() || !self->talk_.is_ambiguous()) return;
-    self->talk_.settle_ambiguous();
+    if (cancelled || self->ended() || !self->dialogue_.is_ambiguous()) return;
+    self->dialogue_.settle_ambiguous();
     self->take_again();
   });
 }
@@ -185,23 +185,23 @@ void TcpStoreSession::deliver(std::uint32_t, const core::OutgoingReply& reply, c
     if (!reply.result) refuse(reply.result.error());
     return;
   }
-  const bool paused = talk_.is_paused();
+  const bool paused = dialogue_.is_paused();
   outbox().add([&](Bytes& out) {
-    talk_.reply(reply.sequence, reply.result, out);
+    dialogue_.reply(reply.sequence, reply.result, out);
     return SharedBytes{};
   });
-  set_held(talk_.held_bytes());
-  if (talk_.over()) return refuse(*talk_.over());
+  set_held(dialogue_.held_bytes());
+  if (dialogue_.over()) return refuse(*dialogue_.over());
   read_on_soon();
-  if (paused && !talk_.is_paused()) go_on_soon();
+  if (paused && !dialogue_.is_paused()) go_on_soon();
 }
 
 /// Requests the next page of a long reply when the client has taken most of the pages before. Does
 /// so in a handler of its own, because the caller may be a job's host.
 void TcpStoreSession::read_on_soon() {
-  if (!talk_.has_more() || outbox().over_soft_limit()) return;
+  if (!dialogue_.has_more() || outbox().over_soft_limit()) return;
   asio::post(shard().loop(), [self = shared_from_this()] {
-    if (!self->ended() && !self->outbox().over_soft_limit()) self->talk_.read_on(*self);
+    if (!self->ended() && !self->outbox().over_soft_limit()) self->dialogue_.read_on(*self);
   });
 }
 

@@ -16,7 +16,7 @@
 #include "daemon/net/silent_sockets.h"
 #include "daemon/net/stream.h"
 #include "daemon/net/tcpstore_runs.h"
-#include "protocol/tcpstore_talk.h"
+#include "protocol/tcpstore_dialogue.h"
 
 namespace c10dd::daemon {
 
@@ -43,7 +43,7 @@ struct TcpStoreConnection {
   TcpStoreRuns::Client client;
   boost::asio::ip::address address;
   std::string run;
-  tcpstore::Talk talk;
+  tcpstore::TcpStoreDialogue talk;
   Bytes in;  ///< received, not taken yet
 };
 

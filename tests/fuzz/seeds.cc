@@ -96,7 +96,7 @@ void add_tcpstore(Seeds& seeds) {
       const Bytes settings = InputWriter().byte(0).byte(step).take();
       seeds.add("tcpstore_wire", name + std::to_string(step), settings + stream);
       seeds.add("tcpstore_wire", name + std::to_string(step) + "_replies", settings + replies);
-      seeds.add("tcpstore_talk", name + std::to_string(step), settings + stream);
+      seeds.add("tcpstore_dialogue", name + std::to_string(step), settings + stream);
     }
   }
 }

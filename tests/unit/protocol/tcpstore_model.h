@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A store in memory that serves the requests of conversations: it has what the tests of
-// protocol/tcpstore_talk.h need of the daemon. Its replies wait until the test takes them.
+// protocol/tcpstore_dialogue.h need of the daemon. Its replies wait until the test takes them.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "protocol/tcpstore_talk.h"
+#include "protocol/tcpstore_dialogue.h"
 
 namespace c10dd::tcpstore {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "protocol/tcpstore_talk.h"
+#include "protocol/tcpstore_dialogue.h"
 
 #include <algorithm>
 #include <limits>
@@ -44,20 +44,20 @@ bool is_local(Query query) {
 
 // ---- messages ----------------------------------------------------------------------------------
 
-Result<bool> Talk::cut(std::string_view in) {
+Result<bool> TcpStoreDialogue::cut(std::string_view in) {
   if (found_) return true;
   const Result<bool> whole = cutter_.cut(in);
   found_ = whole && *whole;
   return whole;
 }
 
-Result<std::optional<MessageHead>> Talk::look(std::string_view in) {
+Result<std::optional<MessageHead>> TcpStoreDialogue::look(std::string_view in) {
   const Result<bool> whole = cut(in);
   if (!whole) return whole.error();
   return cutter_.head(in);
 }
 
-std::size_t Talk::take(std::string_view in, RequestSink& to, Bytes& out) {
+std::size_t TcpStoreDialogue::take(std::string_view in, RequestSink& to, Bytes& out) {
   if (ending_ || is_paused()) return 0;
   const Result<bool> whole = cut(in);
   if (!whole) end(whole.error(), out);
@@ -67,11 +67,11 @@ std::size_t Talk::take(std::string_view in, RequestSink& to, Bytes& out) {
   return cutter_.size();
 }
 
-bool Talk::is_paused() const {
+bool TcpStoreDialogue::is_paused() const {
   return paged_ || slots_.size() >= limits::kSessionWindow || held_ > limits::kOutboxSoftBytes;
 }
 
-void Talk::pass_on(const Message& message, RequestSink& to, Bytes& out) {
+void TcpStoreDialogue::pass_on(const Message& message, RequestSink& to, Bytes& out) {
   const Query query = message.query;
   const bool cancels = query == Query::cancel_wait;
   if (dialect() != Dialect::v && !cancels) drop_waits(to);
@@ -129,7 +129,7 @@ void Talk::pass_on(const Message& message, RequestSink& to, Bytes& out) {
   }
 }
 
-void Talk::compare_set(const Message& message, RequestSink& to) {
+void TcpStoreDialogue::compare_set(const Message& message, RequestSink& to) {
   auto extra = std::make_unique<Extra>();
   extra->expected = message.expected;
   extra->desired = message.value;
@@ -142,13 +142,13 @@ void Talk::compare_set(const Message& message, RequestSink& to) {
 
 /// A barrier counts its arrivals in a key, which is not reset. A client that arrives later, or
 /// again, gets its reply at once.
-void Talk::barrier(const Message& message, RequestSink& to) {
+void TcpStoreDialogue::barrier(const Message& message, RequestSink& to) {
   submit(message.query, true, Add{Blob::borrow(message.key), 1, true}, to);
   submit(message.query, false, WaitCounter{Blob::borrow(message.key), message.number, kNoDeadline},
          to);
 }
 
-void Talk::submit(Query query, bool silent, const Request& request, RequestSink& to,
+void TcpStoreDialogue::submit(Query query, bool silent, const Request& request, RequestSink& to,
                   std::unique_ptr<Extra> extra) {
   const std::uint64_t sequence = ++sequence_;
   slots_.push_back({sequence, query, silent, false, {}, std::move(extra)});
@@ -163,7 +163,7 @@ void Talk::submit(Query query, bool silent, const Request& request, RequestSink&
 
 /// Requests the first page of a long reply. Until the reply is complete, no message is taken: later
 /// messages must not change what the reply shows.
-void Talk::submit_pages(Query query, Request first, RequestSink& to) {
+void TcpStoreDialogue::submit_pages(Query query, Request first, RequestSink& to) {
   auto extra = std::make_unique<Extra>();
   extra->page = std::move(first);
   const Request& request = extra->page;
@@ -171,7 +171,7 @@ void Talk::submit_pages(Query query, Request first, RequestSink& to) {
   submit(query, false, request, to, std::move(extra));
 }
 
-void Talk::read_on(RequestSink& to) {
+void TcpStoreDialogue::read_on(RequestSink& to) {
   if (!std::exchange(more_, false)) return;
   Slot& slot = slots_.back();
   slot.sequence = ++sequence_;
@@ -179,14 +179,14 @@ void Talk::read_on(RequestSink& to) {
 }
 
 /// Replies to a message that needs no request.
-void Talk::reply_now(Query query, Bytes bytes, Bytes& out) {
+void TcpStoreDialogue::reply_now(Query query, Bytes bytes, Bytes& out) {
   slots_.push_back({++sequence_, query, false, true, std::move(bytes), nullptr});
   flush(out);
 }
 
 /// Cancels the blocked waits. The client gets one reply, when the last one is cancelled. A wait
 /// that has ended before that gets its own reply first.
-void Talk::cancel_waits(RequestSink& to, Bytes& out) {
+void TcpStoreDialogue::cancel_waits(RequestSink& to, Bytes& out) {
   std::vector<std::uint64_t> waits;
   for (BlockedWait& wait : blocked_) {
     if (wait.cancelled_by != 0) continue;
@@ -201,14 +201,14 @@ void Talk::cancel_waits(RequestSink& to, Bytes& out) {
 
 /// Cancels the blocked waits of a client that sends nothing when its wait has timed out. A reply to
 /// the wait would be mistaken for the reply to the next message.
-void Talk::drop_waits(RequestSink& to) {
+void TcpStoreDialogue::drop_waits(RequestSink& to) {
   for (const BlockedWait& wait : std::exchange(blocked_, {})) {
     if (wait.cancelled_by == 0) submit(Query::cancel_wait, true, Cancel{wait.sequence}, to);
   }
 }
 
 /// Ends the conversation after the replies to all messages before.
-void Talk::end(Failure reason, Bytes& out) {
+void TcpStoreDialogue::end(Failure reason, Bytes& out) {
   ending_ = true;
   auto extra = std::make_unique<Extra>();
   extra->early = Reply(std::move(reason));
@@ -218,7 +218,7 @@ void Talk::end(Failure reason, Bytes& out) {
 
 // ---- replies -----------------------------------------------------------------------------------
 
-void Talk::reply(std::uint64_t sequence, const Reply& reply, Bytes& out) {
+void TcpStoreDialogue::reply(std::uint64_t sequence, const Reply& reply, Bytes& out) {
   if (over_) return;
   const auto slot =
       std::lower_bound(slots_.begin(), slots_.end(), sequence,
@@ -236,7 +236,7 @@ void Talk::reply(std::uint64_t sequence, const Reply& reply, Bytes& out) {
   flush(out);
 }
 
-void Talk::reply_to_blocked(std::uint64_t sequence, const Reply& reply, Bytes& out) {
+void TcpStoreDialogue::reply_to_blocked(std::uint64_t sequence, const Reply& reply, Bytes& out) {
   const auto wait = std::find_if(blocked_.begin(), blocked_.end(),
                                  [&](const BlockedWait& one) { return one.sequence == sequence; });
   if (wait == blocked_.end()) return;
@@ -249,7 +249,7 @@ void Talk::reply_to_blocked(std::uint64_t sequence, const Reply& reply, Bytes& o
 }
 
 /// Keeps a reply until the replies to all messages before have left.
-void Talk::hold(Slot& slot, const Reply& reply) {
+void TcpStoreDialogue::hold(Slot& slot, const Reply& reply) {
   slot.ready = true;
   if (slot.silent && reply) return;
   if (!slot.extra) slot.extra = std::make_unique<Extra>();
@@ -264,12 +264,12 @@ void Talk::hold(Slot& slot, const Reply& reply) {
                   limits::kOutboxHardBytes);
 }
 
-void Talk::pop_front() {
+void TcpStoreDialogue::pop_front() {
   if (slots_.front().extra) held_ -= slots_.front().extra->bytes;
   slots_.pop_front();
 }
 
-void Talk::flush(Bytes& out) {
+void TcpStoreDialogue::flush(Bytes& out) {
   while (!over_ && !slots_.empty() && slots_.front().ready) {
     Slot& slot = slots_.front();
     if (slot.extra && slot.extra->early) {
@@ -285,7 +285,7 @@ void Talk::flush(Bytes& out) {
 }
 
 /// Appends the bytes of a reply. Returns false if a page of the reply is missing.
-bool Talk::write(Slot& slot, const Reply& reply, Bytes& out) {
+bool TcpStoreDialogue::write(Slot& slot, const Reply& reply, Bytes& out) {
   if (!reply) {
     const bool missing = reply.error().code == Code::not_found;
     if (missing && slot.query == Query::get) {
@@ -340,7 +340,7 @@ bool Talk::write(Slot& slot, const Reply& reply, Bytes& out) {
   }
 }
 
-bool Talk::write_values(Slot& slot, const ValuePage& page, Bytes& out) {
+bool TcpStoreDialogue::write_values(Slot& slot, const ValuePage& page, Bytes& out) {
   auto& request = std::get<ReadValues>(slot.extra->page);
   if (page.values.empty() || page.next != request.first + page.values.size()) {
     ending_ = true;
@@ -355,7 +355,7 @@ bool Talk::write_values(Slot& slot, const ValuePage& page, Bytes& out) {
 }
 
 /// Gathers all pages, because the number of keys comes first.
-bool Talk::write_keys(Slot& slot, const KeyPage& page, Bytes& out) {
+bool TcpStoreDialogue::write_keys(Slot& slot, const KeyPage& page, Bytes& out) {
   Extra& extra = *slot.extra;
   const std::size_t before = extra.keys.size();
   for (const Bytes& key : page.keys) put_text(extra.keys, key);

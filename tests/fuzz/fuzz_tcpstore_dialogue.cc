@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two bytes of settings, then any bytes of a TCPStore client: a conversation in pieces gets the
 // same bytes as one at once, and holds nothing when all replies have come.
-#include "protocol/tcpstore_talk.h"
+#include "protocol/tcpstore_dialogue.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
 #include "tests/unit/protocol/tcpstore_model.h"
@@ -14,7 +14,7 @@ namespace tcpstore = c10dd::tcpstore;
 /// What the client gets, and the failure that ended the conversation.
 Bytes replies_to(std::string_view stream, tcpstore::LegacyClients legacy, std::size_t step) {
   tcpstore::Model model;
-  tcpstore::Talk talk(legacy);
+  tcpstore::TcpStoreDialogue talk(legacy);
   Bytes out;
   std::size_t begin = 0;
   for (std::size_t end = std::min(step, stream.size());;) {
@@ -36,7 +36,7 @@ Bytes replies_to(std::string_view stream, tcpstore::LegacyClients legacy, std::s
 
 }  // namespace
 
-C10DD_FUZZ(tcpstore_talk) {
+C10DD_FUZZ(tcpstore_dialogue) {
   c10dd::fuzz::Input input(data, size);
   const auto legacy = static_cast<tcpstore::LegacyClients>(input.below(3));
   const std::size_t step = 1 + input.below(16);

@@ -25,14 +25,14 @@ class RequestSink {
  public:
   virtual ~RequestSink() = default;
   /// Passes a request on. The Blobs of `request` may borrow from the bytes of the connection. The
-  /// reply goes to Talk::reply() with the same sequence, but not during this call. Returns true if
+  /// reply goes to TcpStoreDialogue::reply() with the same sequence, but not during this call. Returns true if
   /// the request waits for other clients; false if its reply is on the way.
   virtual bool submit(std::uint64_t sequence, const Request& request) = 0;
 };
 
-class Talk {
+class TcpStoreDialogue {
  public:
-  explicit Talk(LegacyClients legacy) : cutter_(legacy) {}
+  explicit TcpStoreDialogue(LegacyClients legacy) : cutter_(legacy) {}
 
   /// Takes the first message of `in`. Returns its size, or 0 if no message can be taken: the
   /// message is incomplete, the conversation is over, or is_paused(). `in` must begin where the
