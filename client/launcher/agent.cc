@@ -100,9 +100,9 @@ int code_of(const Error& error) {
 }  // namespace
 
 Agent::Agent(Options options, std::string program, std::map<std::string, std::string> inherited,
-             std::string scratch, Warden& warden, Console& console)
-    : options_(std::move(options)), warden_(warden), console_(console), home_{loop_,
-                                                                              warden,
+             std::string scratch, OrphanKiller& orphan_killer, Console& console)
+    : options_(std::move(options)), orphan_killer_(warden), console_(console), home_{loop_,
+                                                                              orphan_killer,
                                                                               console,
                                                                               std::move(program),
                                                                               std::move(inherited),
@@ -135,7 +135,7 @@ int Agent::run() {
 
 int Agent::go() {
   if (options_.standalone) {
-    daemon_ = std::make_unique<Standalone>(loop_, warden_, daemon_program(), home_.inherited,
+    daemon_ = std::make_unique<Standalone>(loop_, orphan_killer_, daemon_program(), home_.inherited,
                                            home_.scratch + "/c10dd.log");
     options_.daemon.daemons = {{"127.0.0.1", daemon_->port()}};
   }

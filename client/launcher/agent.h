@@ -26,9 +26,9 @@ namespace c10dd::run {
 
 class Agent {
  public:
-  /// `scratch` is a temporary folder, which the warden removes.
+  /// `scratch` is a temporary folder, which the orphan killer removes.
   Agent(Options options, std::string program, std::map<std::string, std::string> inherited,
-        std::string scratch, Warden& warden, Console& console);
+        std::string scratch, OrphanKiller& orphan_killer, Console& console);
   /// Destroys client_ before daemon_, because the client says goodbye to the daemon. Destroys
   /// daemon_ here, before the other members, because the destructor of daemon_ runs the event loop.
   /// Handlers of the loop use the other members.
@@ -117,7 +117,7 @@ class Agent {
       loop_.get_executor()};
   boost::asio::signal_set signals_{loop_};
   Background background_{loop_};
-  Warden& warden_;
+  OrphanKiller& orphan_killer_;
   Console& console_;
   CrewHome home_;
   std::unique_ptr<Standalone> daemon_;

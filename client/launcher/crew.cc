@@ -47,7 +47,7 @@ Crew::Crew(CrewHome& home, const Options& options, const Plan& plan)
 Crew::~Crew() {
   if (typed_) typed_->stop();
   for (const auto& worker : workers_) {
-    if (worker->running()) home_.warden.forget(worker->pid());
+    if (worker->running()) home_.orphan_killer.forget(worker->pid());
     worker->abandon();
   }
 }
@@ -88,13 +88,13 @@ void Crew::start() {
     Child child = spawn(
         home_.program, options_.command,
         worker_environment(home_.inherited, options_, plan_, local, error_file(rank)), input.get());
-    home_.warden.watch(child.pid);
+    home_.orphan_killer.watch(child.pid);
     const bool shown = options_.console_ranks.empty() || options_.console_ranks.contains(local);
     workers_.push_back(std::make_shared<Worker>(home_.loop, shown ? home_.console : home_.silence,
                                                 rank, std::move(child), std::move(files)));
     ++running_;
     Worker& worker = *workers_.back();
-    worker.start([this, &worker] { home_.warden.forget(worker.pid()); },
+    worker.start([this, &worker] { home_.orphan_killer.forget(worker.pid()); },
                  [this, &worker] { ended(worker); });
   }
 }

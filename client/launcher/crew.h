@@ -17,7 +17,7 @@
 #include "client/launcher/plan.h"
 #include "client/launcher/spawn.h"
 #include "client/launcher/terminal_input.h"
-#include "client/launcher/warden.h"
+#include "client/launcher/orphan_killer.h"
 #include "client/proxy/proxy.h"
 
 namespace c10dd::run {
@@ -34,7 +34,7 @@ struct FailedWorker {
 /// The objects and values that the crews of all generations share.
 struct CrewHome {
   boost::asio::io_context& loop;
-  Warden& warden;
+  OrphanKiller& orphan_killer;
   Console& console;
   std::string program;
   std::map<std::string, std::string> inherited;  ///< environment of the launcher

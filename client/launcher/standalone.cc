@@ -66,14 +66,14 @@ std::string daemon_program() {
   return path;
 }
 
-Standalone::Standalone(boost::asio::io_context& loop, Warden& warden, const std::string& program,
+Standalone::Standalone(boost::asio::io_context& loop, OrphanKiller& orphan_killer, const std::string& program,
                        const std::map<std::string, std::string>& inherited, const std::string& log)
-    : loop_(loop), warden_(warden) {
+    : loop_(loop), orphan_killer_(warden) {
   client::Descriptor file(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   Child child =
       spawn(program, {program, "--listen", "127.0.0.1:0", "--engine", "memory:", "--shards", "1"},
             without_our_variables(inherited));
-  warden_.watch(child.pid);
+  orphan_killer_.watch(child.pid);
   const std::string line = first_line(child.out);
   const std::size_t colon = line.rfind(':');
   if (line.starts_with("listening on ") && colon != std::string::npos) {
@@ -81,7 +81,7 @@ Standalone::Standalone(boost::asio::io_context& loop, Warden& warden, const std:
   }
   process_ =
       std::make_shared<Worker>(loop, silence_, 0, std::move(child), LogFiles{{}, std::move(file)});
-  process_->start([this] { warden_.forget(process_->pid()); }, [] {});
+  process_->start([this] { orphan_killer_.forget(process_->pid()); }, [] {});
   if (port_ != 0) return;
   process_->signal(SIGKILL);
   while (process_->running()) loop_.run_one();
@@ -94,7 +94,7 @@ Standalone::~Standalone() {
   while (process_->running() && Clock::now() < deadline) {
     loop_.run_one_for(std::chrono::milliseconds(100));
   }
-  if (process_->running()) warden_.forget(process_->pid());
+  if (process_->running()) orphan_killer_.forget(process_->pid());
   process_->abandon();
 }
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "client/launcher/output.h"
-#include "client/launcher/warden.h"
+#include "client/launcher/orphan_killer.h"
 #include "client/launcher/worker.h"
 
 namespace c10dd::run {
@@ -22,7 +22,7 @@ class Standalone {
  public:
   /// Starts the daemon and blocks until it listens. Throws Fatal if it does not listen within 20 s.
   /// The daemon's standard error goes to the file `log`.
-  Standalone(boost::asio::io_context& loop, Warden& warden, const std::string& program,
+  Standalone(boost::asio::io_context& loop, OrphanKiller& orphan_killer, const std::string& program,
              const std::map<std::string, std::string>& inherited, const std::string& log);
   /// Sends SIGTERM to the daemon, and SIGKILL if it has not ended after 5 s. Runs `loop` meanwhile.
   ~Standalone();
@@ -36,7 +36,7 @@ class Standalone {
 
  private:
   boost::asio::io_context& loop_;
-  Warden& warden_;
+  OrphanKiller& orphan_killer_;
   Console silence_{false, false};
   std::uint16_t port_ = 0;
   std::shared_ptr<Worker> process_;

@@ -76,7 +76,7 @@ class Parents(Case):
         self.assertEqual({"0" * 16}, set(re.findall(r"[0-9a-f]{16}", printed)), printed + said)
 
     def test_nothing_of_a_worker_is_left_in_a_sandbox(self):
-        """The warden must not keep the pipes open that it cannot close at once."""
+        """The orphan killer must not keep the pipes open that it cannot close at once."""
         setup = deny(errno.ENOSYS, PIDFD_OPEN, CLOSE_RANGE)
         self.assertEqual(0, self.ended("sleep 60 & echo $! >$OUT/child", setup=setup)[0])
         child = int(self.read("child"))

@@ -72,11 +72,11 @@ class LauncherCrew : public testing::Test {
   }
 
   TemporaryDirectory folder_;
-  Warden warden_{""};
+  OrphanKiller orphan_killer_{""};
   boost::asio::io_context loop_;
   Console console_{false, false};
   Options options_;
-  CrewHome home_{loop_, warden_, console_, "/bin/sh", {{"PATH", "/bin:/usr/bin"}}, folder_.path()};
+  CrewHome home_{loop_, orphan_killer_, console_, "/bin/sh", {{"PATH", "/bin:/usr/bin"}}, folder_.path()};
   std::unique_ptr<Crew> crew_;
 };
 
@@ -159,15 +159,15 @@ TEST_F(LauncherCrew, DoesNotWaitForWhoKeepsTheOutputOpenOutsideOfTheGroup) {
   kill(escaped, SIGKILL);
 }
 
-TEST(LauncherWarden, KillsTheGroupsWhenTheLauncherIsGone) {
+TEST(LauncherOrphanKiller, KillsTheGroupsWhenTheLauncherIsGone) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const pid_t launcher = fork();
   if (launcher == 0) {
-    Warden warden("");
+    OrphanKiller orphan_killer("");
     // The child of the worker is not killed by the kernel.
     Child worker = spawn("/bin/sh", {"sh", "-c", "sleep 600 & echo $!; wait"}, {"PATH=/bin"});
-    warden.watch(worker.pid);
+    orphan_killer.watch(worker.pid);
     char text[32] = {};
     while (::read(worker.out.get(), text, sizeof text) <= 0) {
     }

@@ -57,7 +57,7 @@ class AgentWorld : public testing::Test {
       const test::ReplacedStream second(STDERR_FILENO, error.in());
       Console console(true, true);
       Agent agent(options_, "/bin/sh", {{"PATH", "/usr/bin:/bin"}, {"HOME_OF_TEST", home_.path()}},
-                  home_.path(), warden_, console);
+                  home_.path(), orphan_killer_, console);
       try {
         launched.code = agent.run();
       } catch (const Fatal& fatal) {
@@ -98,7 +98,7 @@ class AgentWorld : public testing::Test {
   }
 
   TemporaryDirectory home_;
-  Warden warden_{""};  // before the threads of the daemon
+  OrphanKiller orphan_killer_{""};  // before the threads of the daemon
   Options options_;
   // What the daemon knows. Changed by a test before the launch, or by its script.
   std::vector<std::string> nodes_;  ///< keys of the agents that are connected

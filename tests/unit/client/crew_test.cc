@@ -70,13 +70,13 @@ class CrewTest : public testing::Test {
 
   TemporaryDirectory home_;
   const std::string folder_ = home_.path() + "/logs/now/7";
-  Warden warden_{""};
+  OrphanKiller orphan_killer_{""};
   boost::asio::io_context loop_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_{
       loop_.get_executor()};
   Console console_{true, true};
   CrewHome crew_home_{loop_,
-                      warden_,
+                      orphan_killer_,
                       console_,
                       "/bin/sh",
                       {{"PATH", "/usr/bin:/bin"}, {"RANK", "99"}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the parts of c10drun that touch processes, threads and addresses: the warden, calls in the
+// Tests the parts of c10drun that touch processes, threads and addresses: the orphan_killer, calls in the
 // background, the address that a node names.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #include "client/internal/local_address.h"
 #include "client/launcher/address.h"
 #include "client/launcher/background.h"
-#include "client/launcher/warden.h"
+#include "client/launcher/orphan_killer.h"
 #include "protocol/address.h"
 #include "tests/unit/comes_true.h"
 #include "tests/unit/temporary_directory.h"
@@ -49,9 +49,9 @@ int signal_of(pid_t child) {
   return ended && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/// A launcher with a warden that watches two groups and forgets one of them. `ends` is called in
+/// A launcher with an orphan killer that watches two groups and forgets one of them. `ends` is called in
 /// the launcher's process.
-void expect_warden_cleans_up(void (*ends)()) {
+void expect_orphan_killer_cleans_up(void (*ends)()) {
   const TemporaryDirectory home;
   const std::string folder = home.path() + "/scratch";
   std::filesystem::create_directory(folder);
@@ -61,9 +61,9 @@ void expect_warden_cleans_up(void (*ends)()) {
   const pid_t forgotten = start_group();
   const pid_t launcher = fork();
   if (launcher == 0) {
-    Warden warden(folder);
-    for (const pid_t group : {first, forgotten, second}) warden.watch(group);
-    warden.forget(forgotten);
+    OrphanKiller orphan_killer(folder);
+    for (const pid_t group : {first, forgotten, second}) orphan_killer.watch(group);
+    orphan_killer.forget(forgotten);
     ends();
     _exit(0);
   }
@@ -76,18 +76,18 @@ void expect_warden_cleans_up(void (*ends)()) {
   EXPECT_EQ(waitpid(launcher, nullptr, 0), launcher);
 }
 
-TEST(Warden, KillsTheGroupsThatItWatchesWhenTheLauncherIsKilled) {
-  expect_warden_cleans_up([] { kill(getpid(), SIGKILL); });
+TEST(OrphanKiller, KillsTheGroupsThatItWatchesWhenTheLauncherIsKilled) {
+  expect_orphan_killer_cleans_up([] { kill(getpid(), SIGKILL); });
 }
 
-TEST(Warden, CleansUpAfterALauncherThatForgetsTo) {
-  expect_warden_cleans_up([] { _exit(1); });
+TEST(OrphanKiller, CleansUpAfterALauncherThatForgetsTo) {
+  expect_orphan_killer_cleans_up([] { _exit(1); });
 }
 
-TEST(Warden, SignalsOfATerminalDoNotEndIt) {
-  expect_warden_cleans_up([] {
+TEST(OrphanKiller, SignalsOfATerminalDoNotEndIt) {
+  expect_orphan_killer_cleans_up([] {
     signal(SIGINT, SIG_IGN);
-    kill(0, SIGCONT);  // to the group of the launcher, which the warden has left
+    kill(0, SIGCONT);  // to the group of the launcher, which the orphan killer has left
     kill(getpid(), SIGKILL);
   });
 }

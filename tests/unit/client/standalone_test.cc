@@ -33,7 +33,7 @@ class StandaloneTest : public testing::Test {
     chmod(program.c_str(), 0755);
     std::map<std::string, std::string> inherited = more;
     inherited["PATH"] = "/usr/bin:/bin";
-    return std::make_unique<Standalone>(loop_, warden_, program, inherited, log_);
+    return std::make_unique<Standalone>(loop_, orphan_killer_, program, inherited, log_);
   }
   /// Returns why a daemon with this script does not start.
   std::string refusal(const std::string& script) {
@@ -59,7 +59,7 @@ class StandaloneTest : public testing::Test {
 
   TemporaryDirectory home_;
   const std::string log_ = home_.path() + "/log";
-  Warden warden_{""};
+  OrphanKiller orphan_killer_{""};
   boost::asio::io_context loop_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_{
       loop_.get_executor()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/launcher/warden.h"
+#include "client/launcher/orphan_killer.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ namespace c10dd::run {
 namespace {
 
 void detach_from_terminal() {
-  setsid();  // signals to the launcher's process group must not reach the warden
+  setsid();  // signals to the launcher's process group must not reach the orphan killer
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_IGN);
   const int null = open("/dev/null", O_RDWR);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
@@ -37,8 +37,8 @@ void close_each_above(int last) {
 }
 
 /// Moves `pipe` to a new descriptor and returns the new descriptor. Closes all other descriptors
-/// except the standard ones. Otherwise the warden would keep the launcher's other pipes open, and
-/// the readers of these pipes would see no end of file until the warden ends.
+/// except the standard ones. Otherwise the orphan killer would keep the launcher's other pipes open, and
+/// the readers of these pipes would see no end of file until the orphan killer ends.
 int keep_only(int pipe) {
   constexpr int kPipe = 3;
   dup2(pipe, kPipe);
@@ -46,7 +46,7 @@ int keep_only(int pipe) {
   return kPipe;
 }
 
-/// The main function of the warden process. Reads numbers from the pipe. A positive number N means
+/// The main function of the orphan killer. Reads numbers from the pipe. A positive number N means
 /// "watch process group N", and -N means "forget process group N". Ends when the pipe is closed.
 /// The kernel closes the pipe if the launcher is killed.
 [[noreturn]] void guard(int inherited, const std::string& folder) {
@@ -72,7 +72,7 @@ int keep_only(int pipe) {
 
 }  // namespace
 
-Warden::Warden(const std::string& folder) {
+OrphanKiller::OrphanKiller(const std::string& folder) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
   client::Descriptor read(ends[0]);
@@ -84,16 +84,16 @@ Warden::Warden(const std::string& folder) {
   }
 }
 
-Warden::~Warden() {
+OrphanKiller::~OrphanKiller() {
   pipe_ = client::Descriptor();
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
-void Warden::watch(pid_t group) { send(group); }
-void Warden::forget(pid_t group) { send(-group); }
+void OrphanKiller::watch(pid_t group) { send(group); }
+void OrphanKiller::forget(pid_t group) { send(-group); }
 
-void Warden::send(pid_t group) {
+void OrphanKiller::send(pid_t group) {
   while (write(pipe_.get(), &group, sizeof group) < 0 && errno == EINTR) {
   }
 }

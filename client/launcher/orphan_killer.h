@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small process that lives a moment longer than the launcher. When the launcher is killed, the
-// kernel kills the workers, but not their children. The warden notices the launcher's end, kills
+// kernel kills the workers, but not their children. The orphan killer notices the launcher's end, kills
 // the process groups that it watches, and removes the launcher's temporary folder.
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace c10dd::run {
 
-class Warden {
+class OrphanKiller {
  public:
-  /// Forks, so it must be called before any thread is started. When the warden process ends, it
+  /// Forks, so it must be called before any thread is started. When the orphan killer ends, it
   /// removes `folder`, unless `folder` is empty.
-  explicit Warden(const std::string& folder);
-  /// Ends the warden process and waits for its end.
-  ~Warden();
-  Warden(const Warden&) = delete;
-  Warden& operator=(const Warden&) = delete;
+  explicit OrphanKiller(const std::string& folder);
+  /// Ends the orphan killer and waits for its end.
+  ~OrphanKiller();
+  OrphanKiller(const OrphanKiller&) = delete;
+  OrphanKiller& operator=(const OrphanKiller&) = delete;
 
   void watch(pid_t group);
-  /// Tells the warden to watch a process group no longer. Must be called before the child is
+  /// Tells the orphan killer to watch a process group no longer. Must be called before the child is
   /// reaped. After the child was reaped, a new process group can get the same number.
   void forget(pid_t group);
 
