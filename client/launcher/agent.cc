@@ -368,26 +368,26 @@ Agent::Outcome Agent::work() {
     note(format("logs in {}/{}/{}", options_.log_dir, plan_.launch, plan_.generation));
   }
   generation_began_ = std::chrono::steady_clock::now();
-  crew_ = std::make_unique<Crew>(home_, options_, plan_);
-  crew_->start();
-  wait([this] { return crew_->failure() || crew_->running() == 0 || over() || newcomers(); });
-  if (crew_->failure() && !over()) return report_failure();
-  if (crew_->running() == 0 && !crew_->failure() && !generation_has_ended()) {
+  workers_ = std::make_unique<Workers>(home_, options_, plan_);
+  workers_->start();
+  wait([this] { return workers_->failure() || workers_->running() == 0 || over() || newcomers(); });
+  if (workers_->failure() && !over()) return report_failure();
+  if (workers_->running() == 0 && !workers_->failure() && !generation_has_ended()) {
     if (wait_for_others()) return Outcome::done;
   } else if (!over()) {
     note(plural(state_.waiting, "node") + " joined; restarting all workers");
   }
-  stop_crew(SIGTERM);
+  stop_workers(SIGTERM);
   return after_end();
 }
 
 /// Stops the workers. Reports the failed worker to the group. Does not report a worker that may
 /// have failed because another node was lost or is draining.
 Agent::Outcome Agent::report_failure() {
-  const FailureReport report = make_failure_report(*crew_->failure(), host_name());
+  const FailureReport report = make_failure_report(*workers_->failure(), host_name());
   note(report.head);
-  crew_->stop();
-  const std::size_t stopped = crew_->stopped();
+  workers_->stop();
+  const std::size_t stopped = workers_->stopped();
   if (generation_.size > 1) wait(kSettle, [this] { return over(); });
   if (over() || others_drain()) {
     note("not counted as a failure: the generation has already ended, or another node is draining");
@@ -397,7 +397,7 @@ Agent::Outcome Agent::report_failure() {
     background_.send([membership = membership_, cause = report.cause(),
                       number = generation_.number] { membership->fail(cause, number); });
   }
-  stop_crew(SIGTERM);
+  stop_workers(SIGTERM);
   wait(kStatusDelay, [this] { return over(); });
   if (!over() && options_.max_nodes == 1 && too_many(generation_.failures + 1)) {
     report_ = report;  // the daemon does not answer, but nobody else decides

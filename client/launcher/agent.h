@@ -16,7 +16,7 @@
 #include <string>
 
 #include "client/launcher/background.h"
-#include "client/launcher/crew.h"
+#include "client/launcher/workers.h"
 #include "client/launcher/failure_report.h"
 #include "client/launcher/options.h"
 #include "client/launcher/standalone.h"
@@ -34,7 +34,7 @@ class Agent {
   /// Handlers of the loop use the other members.
   ~Agent() {
     watching_.reset();
-    crew_.reset();
+    workers_.reset();
     membership_.reset();
     client_.reset();
     daemon_.reset();
@@ -48,7 +48,7 @@ class Agent {
   bool idle() const { return background_.idle(); }
   /// Kills the workers and ends the daemon that --standalone has started.
   void end_processes() {
-    crew_.reset();
+    workers_.reset();
     daemon_.reset();
   }
 
@@ -91,7 +91,7 @@ class Agent {
   void wait(const Condition& until);
   bool wait(Duration limit, const Condition& until);
   void throw_if_stopped() const;
-  void stop_crew(int signal);
+  void stop_workers(int signal);
   void note(const std::string& text) { console_.note(text); }
 
   /// Runs a blocking call on another thread and returns its value. Returns nothing if
@@ -119,7 +119,7 @@ class Agent {
   Background background_{loop_};
   OrphanKiller& orphan_killer_;
   Console& console_;
-  CrewHome home_;
+  WorkersContext home_;
   std::unique_ptr<Standalone> daemon_;
 
   std::shared_ptr<Client> client_;
@@ -134,7 +134,7 @@ class Agent {
   std::size_t others_stopped_ = 0;
   Plan plan_;
   bool threads_told_ = false;
-  std::unique_ptr<Crew> crew_;
+  std::unique_ptr<Workers> workers_;
 
   int signal_ = 0;  ///< the first signal, or SIGTERM for a drain notice; 0 if none so far
   std::chrono::steady_clock::time_point signalled_at_ = {};

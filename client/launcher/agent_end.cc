@@ -77,7 +77,7 @@ int Agent::leave_by_request() {
     own.reason = why + " on " + host_name();
     background_.send([m = membership_, own] { m->notify(own); });
   }
-  stop_crew(signal_);
+  stop_workers(signal_);
   if (membership_) say_goodbye([m = membership_, why] { m->leave(why); });
   return kSignalled + signal_;
 }

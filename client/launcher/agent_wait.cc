@@ -37,7 +37,7 @@ void Agent::receive_signals() {
 
 /// Passes a signal on to the workers, which decide what to do.
 void Agent::forward(int signal) {
-  const std::size_t sent = crew_ ? crew_->forward(signal) : 0;
+  const std::size_t sent = workers_ ? workers_->forward(signal) : 0;
   if (signal == SIGCONT || signal == SIGWINCH) return;
   note("received " + signal_name(signal) +
        (sent > 0 ? format("; passed it on to {} process{}", sent, sent > 1 ? "es" : "")
@@ -138,18 +138,18 @@ bool Agent::wait(Duration limit, const Condition& until) {
 
 /// Sends `signal` to the workers, unless they were already signalled. Kills the workers that still
 /// run when options_.grace has passed or a second signal arrives. Returns when all have ended.
-void Agent::stop_crew(int signal) {
-  if (!crew_) return;
-  if (!crew_->stopping()) crew_->pass_on(signal);
-  const auto none_left = [this] { return crew_->running() == 0; };
+void Agent::stop_workers(int signal) {
+  if (!workers_) return;
+  if (!workers_->stopping()) workers_->pass_on(signal);
+  const auto none_left = [this] { return workers_->running() == 0; };
   const bool in_time = wait(options_.grace, [&] { return none_left() || hurry_; });
   if (!in_time) {
-    note(format("{} did not stop within {} and {} killed", plural(crew_->running(), "worker"),
-                human(options_.grace), crew_->running() == 1 ? "is" : "are"));
+    note(format("{} did not stop within {} and {} killed", plural(workers_->running(), "worker"),
+                human(options_.grace), workers_->running() == 1 ? "is" : "are"));
   }
-  if (!none_left()) crew_->kill();
+  if (!none_left()) workers_->kill();
   wait(none_left);
-  crew_.reset();
+  workers_.reset();
 }
 
 }  // namespace c10dd::run

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client/launcher/crew.h"
+#include "client/launcher/workers.h"
 
 namespace c10dd::run {
 

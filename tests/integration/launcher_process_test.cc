@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "client/launcher/crew.h"
+#include "client/launcher/workers.h"
 #include "client/launcher/options.h"
 #include "tests/unit/temporary_directory.h"
 
@@ -46,18 +46,18 @@ bool is_alive(pid_t pid) {
   return (stat >> number >> name >> state) && state != "Z";
 }
 
-class LauncherCrew : public testing::Test {
+class LauncherWorkers : public testing::Test {
  protected:
-  Crew& start(const std::string& script, std::uint32_t size = 1) {
+  Workers& start(const std::string& script, std::uint32_t size = 1) {
     options_.log_dir = folder_.path() + "/logs";
     options_.command = {"sh", "-c", script};
     options_.daemon = {{{"127.0.0.1", 1}}, "j"};
     Plan plan;
     plan.generation = 1;
     plan.local_size = plan.world_size = size;
-    crew_ = std::make_unique<Crew>(home_, options_, plan);
-    crew_->start();
-    return *crew_;
+    workers_ = std::make_unique<Workers>(home_, options_, plan);
+    workers_->start();
+    return *workers_;
   }
   void run_until(const std::function<bool()>& condition) {
     const auto end = Clock::now() + 20s;
@@ -65,7 +65,7 @@ class LauncherCrew : public testing::Test {
     ASSERT_TRUE(condition());
   }
   void run_to_the_end() {
-    run_until([this] { return crew_->running() == 0; });
+    run_until([this] { return workers_->running() == 0; });
   }
   std::string log(int rank, const std::string& name) {
     return contents(options_.log_dir + "/1/" + std::to_string(rank) + "/" + name + ".log");
@@ -76,14 +76,14 @@ class LauncherCrew : public testing::Test {
   boost::asio::io_context loop_;
   Console console_{false, false};
   Options options_;
-  CrewHome home_{loop_, orphan_killer_, console_, "/bin/sh", {{"PATH", "/bin:/usr/bin"}}, folder_.path()};
-  std::unique_ptr<Crew> crew_;
+  WorkersContext home_{loop_, orphan_killer_, console_, "/bin/sh", {{"PATH", "/bin:/usr/bin"}}, folder_.path()};
+  std::unique_ptr<Workers> workers_;
 };
 
-TEST_F(LauncherCrew, KeepsEveryByteInOrder) {
+TEST_F(LauncherWorkers, KeepsEveryByteInOrder) {
   start("seq 1 50000; printf end >&2; printf last", 2);
   run_to_the_end();
-  EXPECT_FALSE(crew_->failure().has_value());
+  EXPECT_FALSE(workers_->failure().has_value());
   std::string expected;
   for (int i = 1; i <= 50'000; ++i) expected += std::to_string(i) + "\n";
   for (const int rank : {0, 1}) {
@@ -92,64 +92,64 @@ TEST_F(LauncherCrew, KeepsEveryByteInOrder) {
   }
 }
 
-TEST_F(LauncherCrew, HasNoStandardInput) {
+TEST_F(LauncherWorkers, HasNoStandardInput) {
   start("cat; echo ended");
   run_to_the_end();
   EXPECT_EQ(log(0, "stdout"), "ended\n");
 }
 
-TEST_F(LauncherCrew, RemembersTheFirstThatFailsWithItsLastLines) {
+TEST_F(LauncherWorkers, RemembersTheFirstThatFailsWithItsLastLines) {
   start("[ $RANK = 1 ] || exec sleep 60; echo out; echo one >&2; printf two >&2; exit 3", 3);
-  run_until([this] { return crew_->failure().has_value(); });
-  EXPECT_EQ(crew_->failure()->rank, 1u);
-  EXPECT_EQ(crew_->failure()->exit.text(), "exited with code 3");
-  EXPECT_EQ(crew_->failure()->last.text(100, ""), "one\ntwo\n");
-  crew_->stop();
-  EXPECT_EQ(crew_->stopped(), 2u);
+  run_until([this] { return workers_->failure().has_value(); });
+  EXPECT_EQ(workers_->failure()->rank, 1u);
+  EXPECT_EQ(workers_->failure()->exit.text(), "exited with code 3");
+  EXPECT_EQ(workers_->failure()->last.text(100, ""), "one\ntwo\n");
+  workers_->stop();
+  EXPECT_EQ(workers_->stopped(), 2u);
   run_to_the_end();
-  EXPECT_EQ(crew_->failure()->rank, 1u);
+  EXPECT_EQ(workers_->failure()->rank, 1u);
 }
 
-TEST_F(LauncherCrew, ShowsStandardOutputWhenThereIsNoOther) {
+TEST_F(LauncherWorkers, ShowsStandardOutputWhenThereIsNoOther) {
   start("echo out; kill -SEGV $$");
   run_to_the_end();
-  ASSERT_TRUE(crew_->failure().has_value());
-  EXPECT_EQ(crew_->failure()->exit.text(), "was killed by SIGSEGV");
-  EXPECT_EQ(crew_->failure()->exit.shell_code(), 139);
-  EXPECT_EQ(crew_->failure()->last.text(100, ""), "out\n");
+  ASSERT_TRUE(workers_->failure().has_value());
+  EXPECT_EQ(workers_->failure()->exit.text(), "was killed by SIGSEGV");
+  EXPECT_EQ(workers_->failure()->exit.shell_code(), 139);
+  EXPECT_EQ(workers_->failure()->last.text(100, ""), "out\n");
 }
 
-TEST_F(LauncherCrew, WorkersCanBeAskedBeforeTheyAreKilled) {
+TEST_F(LauncherWorkers, WorkersCanBeAskedBeforeTheyAreKilled) {
   start("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
   run_until([this] { return log(0, "stdout") == "ready\n"; });
-  crew_->stop();
+  workers_->stop();
   run_to_the_end();
   EXPECT_EQ(log(0, "stdout"), "ready\nasked\n");
-  EXPECT_FALSE(crew_->failure().has_value());
+  EXPECT_FALSE(workers_->failure().has_value());
 }
 
-TEST_F(LauncherCrew, ChildrenOfAWorkerEndWithIt) {
+TEST_F(LauncherWorkers, ChildrenOfAWorkerEndWithIt) {
   start("sleep 600 & echo $!; exit 0");
   run_to_the_end();
   const pid_t grandchild = std::stoi(log(0, "stdout"));
   EXPECT_TRUE(holds_within(5s, [&] { return !is_alive(grandchild); }));
 }
 
-TEST_F(LauncherCrew, SaysWhyAProgramCannotBeExecuted) {
+TEST_F(LauncherWorkers, SaysWhyAProgramCannotBeExecuted) {
   const std::string script = folder_.path() + "/script";
   std::ofstream(script) << "#!/nowhere/interpreter\n";
   ASSERT_EQ(chmod(script.c_str(), 0755), 0);
   home_.program = script;
   start("");
   run_to_the_end();
-  ASSERT_TRUE(crew_->failure().has_value());
-  EXPECT_EQ(crew_->failure()->exit.code, 127);
+  ASSERT_TRUE(workers_->failure().has_value());
+  EXPECT_EQ(workers_->failure()->exit.code, 127);
   EXPECT_NE(
-      crew_->failure()->last.text(1000, "").find("is the interpreter in its first line missing?"),
+      workers_->failure()->last.text(1000, "").find("is the interpreter in its first line missing?"),
       std::string::npos);
 }
 
-TEST_F(LauncherCrew, DoesNotWaitForWhoKeepsTheOutputOpenOutsideOfTheGroup) {
+TEST_F(LauncherWorkers, DoesNotWaitForWhoKeepsTheOutputOpenOutsideOfTheGroup) {
   const std::string escaped_now = folder_.path() + "/escaped";
   start("setsid sh -c 'touch " + escaped_now + "; exec sleep 600' & echo $!; while [ ! -e " +
         escaped_now + " ]; do sleep 0.01; done");

@@ -150,11 +150,11 @@ void Client::end_turn() {
   dial();
   if (const auto deadline = core_.next_deadline()) wake_at_local(*deadline);
   if (calls_left_ > 0 && busy_calls() < swarm_.outstanding) wake_at_local(next_ask_);
-  if (swarm_.crew && may_follow_ && !follows()) wake_at_local(next_follow_);
+  if (swarm_.group_policy && may_follow_ && !follows()) wake_at_local(next_follow_);
 }
 
 void Client::ask_follow() {
-  if (!swarm_.crew || !may_follow_ || follows() || local_now() < next_follow_) return;
+  if (!swarm_.group_policy || !may_follow_ || follows() || local_now() < next_follow_) return;
   next_follow_ = local_now() + milliseconds(1 + world_.random.below(400));
   follow_ = ask(workload_.watch());
 }

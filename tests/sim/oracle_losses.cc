@@ -30,7 +30,7 @@ std::string text_of(const Loss& loss) {
 
 class LossJudge {
  public:
-  explicit LossJudge(const Records& records) : records_(records), policy_(*records.crew) {}
+  explicit LossJudge(const Records& records) : records_(records), policy_(*records.group_policy) {}
 
   Judgement judge(const Loss& loss) const {
     if (due(loss) && thinks_it_lives(loss)) {
@@ -206,7 +206,7 @@ class NewsJudge {
 }  // namespace
 
 Judgement judge_losses(const Records& records) {
-  if (!records.crew) return std::nullopt;
+  if (!records.group_policy) return std::nullopt;
   const LossJudge judge(records);
   for (const Loss& loss : records.losses) {
     if (auto bad = judge.judge(loss)) return bad;

@@ -18,12 +18,12 @@ constexpr SessionId kA{1, 1};
 constexpr SessionId kB{2, 2};
 constexpr SessionId kC{3, 3};
 
-core::RowKey row_key(char kind) { return core::RowKey(kind).text("crew"); }
+core::RowKey row_key(char kind) { return core::RowKey(kind).text("workers"); }
 
 class GroupStory : public Story {
  public:
   GroupStory() {
-    records.crew = RendezvousPolicy{2, 3, {}, seconds(2), seconds(1), false};
+    records.group_policy = RendezvousPolicy{2, 3, {}, seconds(2), seconds(1), false};
     for (std::uint32_t client : {1U, 2U, 3U}) records.sessions[{client, client}].client = client;
   }
 
@@ -38,7 +38,7 @@ class GroupStory : public Story {
 
   Row facts(std::uint64_t round, std::uint64_t generation, GroupPhase phase) const {
     core::GroupFacts facts;
-    facts.policy = *records.crew;
+    facts.policy = *records.group_policy;
     facts.round = round;
     facts.generation = generation;
     facts.phase = phase;
@@ -62,14 +62,14 @@ class GroupStory : public Story {
 
   Op& joined(const SessionId& session, Joined place, std::uint64_t from, std::uint64_t to) {
     Join join;
-    join.group = "crew";
+    join.group = "workers";
     Op& op = call(join, from, to, told(place));
     op.session = session;
     return op;
   }
 
   Op& watched(GroupStatus status, std::uint64_t from, std::uint64_t to) {
-    return call(WatchGroup{"crew", 0, {}}, from, to, told(std::move(status)));
+    return call(WatchGroup{"workers", 0, {}}, from, to, told(std::move(status)));
   }
 
   std::string generations() const { return oracle(judge_generations(records)); }
@@ -125,7 +125,7 @@ TEST(GroupOracles, AListIsReadAsItIsDurable) {
       writer.put(info);
     }
     const auto owner = std::make_shared<const Bytes>(list);
-    run.call(ReadMembers{"crew", 1, 0}, 20, 30,
+    run.call(ReadMembers{"workers", 1, 0}, 20, 30,
              told(MemberPage{1, 2, 101, 0, 2, {owner, 0, list.size()}}));
     return run.generations();
   };
@@ -167,7 +167,7 @@ TEST(GroupOracles, NobodyIsToldLessThanBefore) {
 TEST(GroupOracles, AQuorumIsMoreThanHalf) {
   const auto judged = [](std::vector<SessionId> idle, bool broken) {
     GroupStory run;
-    run.records.crew->quorum = true;
+    run.records.group_policy->quorum = true;
     run.formed(1, 1, {kA, kB}, 10);
     for (const SessionId& session : idle) {
       run.durable({GroupStory::member(session, State::here, 0)}, 20, false);
@@ -191,7 +191,7 @@ TEST(GroupOracles, WhatIsBoundBelongsToItsGeneration) {
     core::Arrival arrival;
     arrival.session = session;
     arrival.world_size = 2;
-    arrival.group = "crew";
+    arrival.group = "workers";
     const Bytes key =
         core::RowKey('a').number(0).text("step").number(generation).number(0).number(0).take();
     run.durable({{Row::Kind::put, key, wire::encode(arrival)}}, 30, false);
@@ -227,7 +227,7 @@ TEST(GroupOracles, WhoIsAskedToLeaveMayBeLost) {
   run.records.session_expiry = seconds(60);
   run.records.losses.push_back(
       {"job", kA, TimePoint(seconds(50)), "", seconds(40), milliseconds(10), {}});
-  Op& op = run.call(Notify{"crew", Notice::Kind::drain, {0}, "", seconds(3), ""}, 10, 20,
+  Op& op = run.call(Notify{"workers", Notice::Kind::drain, {0}, "", seconds(3), ""}, 10, 20,
                     told(Counted{1}));
   op.invoked_at = TimePoint(seconds(46));
   EXPECT_EQ(run.losses(), "fine");
@@ -252,7 +252,7 @@ TEST(GroupOracles, WhoIsToldToBeLostIsLostForGood) {
 TEST(GroupOracles, WhoIsToldToBeStalledBrokeAPromise) {
   GroupStory run;
   run.formed(1, 1, {kA, kB}, 10);
-  Op& report = run.call(Progress{"crew", 1, "", 1, seconds(2)}, 11, 12, told(Done{}));
+  Op& report = run.call(Progress{"workers", 1, "", 1, seconds(2)}, 11, 12, told(Done{}));
   report.session = kB;
   GroupStatus stalled = status(2, 1, 2);
   stalled.stalled = {{1, 1}};
@@ -271,9 +271,9 @@ TEST(GroupOracles, WhenAllIsQuietEverybodyKnowsTheDead) {
   GroupStory dead = run;
   dead.records.dead_by_then.insert(2);
   EXPECT_EQ(dead.losses(), "news");
-  run.call(WatchGroup{"crew", 7, seconds(9)}, 90, 0, std::nullopt);
+  run.call(WatchGroup{"workers", 7, seconds(9)}, 90, 0, std::nullopt);
   EXPECT_EQ(run.losses(), "fine");
-  run.call(WatchGroup{"crew", 6, seconds(9)}, 91, 0, std::nullopt);  // the watch was not woken
+  run.call(WatchGroup{"workers", 6, seconds(9)}, 91, 0, std::nullopt);  // the watch was not woken
   EXPECT_EQ(run.losses(), "news");
 }
 
@@ -286,7 +286,7 @@ Reply broken(std::string why) {
 }
 
 Barrier barrier(Rank rank, std::uint64_t generation = 1) {
-  return {"step", generation, 0, rank, 2, {}, "crew", {}};
+  return {"step", generation, 0, rank, 2, {}, "workers", {}};
 }
 
 TEST(GroupOracles, ABarrierHasOneOutcome) {

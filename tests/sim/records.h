@@ -79,7 +79,7 @@ class Records {
  public:
   std::vector<Op> ops;
   std::vector<Loss> losses;
-  std::optional<RendezvousPolicy> crew;  ///< of the groups, if there are any
+  std::optional<RendezvousPolicy> group_policy;  ///< of the groups, if there are any
   std::uint64_t quiet = 0;  ///< order of a moment long after the last fault and the last call
   std::set<std::uint32_t> dead_by_then;  ///< clients that were dead when it became quiet
   std::map<std::string, JobNumber> jobs;

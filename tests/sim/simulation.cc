@@ -49,7 +49,7 @@ Simulation::Simulation(std::uint64_t seed)
       network_(world_, swarm_) {
   records_.small_history = swarm_.history > 0;
   records_.session_expiry = swarm_.session_expiry;
-  records_.crew = swarm_.crew;
+  records_.group_policy = swarm_.group_policy;
   if (!swarm_.fleet()) return;
   records_.takeovers = 1;
   records_.fleet = true;
@@ -162,13 +162,13 @@ void Simulation::check_books() {
 
 /// Waits until all who watch a group have its newest status. A new watch must get the same one.
 void Simulation::fall_quiet() {
-  if (!swarm_.crew) return;
+  if (!swarm_.group_policy) return;
   run_until(swarm_.fleet() ? kQuietInAFleet : kQuiet, [] { return false; });
   if (world_.violation()) return;
   records_.quiet = world_.next_order();
   records_.dead_by_then = records_.dead_clients;
   for (const auto& client : clients_) {
-    client->ask(WatchGroup{std::string(CrewMember::kGroup), 0, Duration(0)});
+    client->ask(WatchGroup{std::string(GroupCalls::kGroup), 0, Duration(0)});
   }
   const bool told = run_until(kPatience, [&] { return settled(); });
   for (const auto& client : clients_) client->stop_following();

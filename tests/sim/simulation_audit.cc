@@ -140,8 +140,8 @@ void Simulation::check_restored(const std::string& name) {
   const KeyLog log(records_.log(name));
   for (const auto& [key, versions] : log.keys()) questions.push_back(Get{key, {}});
   questions.push_back(List{"", "", 0});
-  questions.push_back(ReadMembers{std::string(CrewMember::kGroup), 0, 0});
-  questions.push_back(WatchGroup{std::string(CrewMember::kGroup), 0, {}});
+  questions.push_back(ReadMembers{std::string(GroupCalls::kGroup), 0, 0});
+  questions.push_back(WatchGroup{std::string(GroupCalls::kGroup), 0, {}});
   for (unsigned i = 0; i < swarm_.keys; ++i) {
     questions.push_back(QueueLength{"q" + std::to_string(i)});
   }

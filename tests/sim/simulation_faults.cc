@@ -114,7 +114,7 @@ void Simulation::inject(Fault fault) {
       return network_.refuse_for(random.skewed(milliseconds(10), seconds(5)));
     case Fault::client_death:
       if (swarm_.relaunch && random.chance(75)) return relaunch(client->identity().job);
-      if (swarm_.crew && random.chance(50)) client->vanish();
+      if (swarm_.group_policy && random.chance(50)) client->vanish();
       client->kill();
       return replace(client);
     case Fault::client_leave:

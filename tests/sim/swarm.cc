@@ -23,9 +23,9 @@ const char* name_of(Fault fault) { return kFaultNames[static_cast<std::size_t>(f
 
 namespace {
 
-RendezvousPolicy choose_policy(Random& random, std::uint64_t crew) {
+RendezvousPolicy choose_policy(Random& random, std::uint64_t clients) {
   RendezvousPolicy policy;
-  policy.min = static_cast<std::uint32_t>(1 + random.below(crew));
+  policy.min = static_cast<std::uint32_t>(1 + random.below(clients));
   policy.max = policy.min + static_cast<std::uint32_t>(random.below(4));
   policy.last_call = random.chance(20) ? Duration(0) : random.between(milliseconds(50), seconds(2));
   policy.ttl = random.between(milliseconds(800), seconds(5));
@@ -43,7 +43,7 @@ void ask_again_on_one_key(Swarm& s) {
   s.clients = std::max(s.clients, 4U);
   s.keys = 1;
   s.fault_every = milliseconds(200);
-  s.crew.reset();
+  s.group_policy.reset();
 }
 
 /// A drain that a slow disk makes longer than the expiry of absent sessions.
@@ -64,7 +64,7 @@ void take_over_while_loading(Swarm& s) {
   s.keys = 4;
   s.disk_most = milliseconds(30);
   s.fault_every = milliseconds(300);
-  s.crew.reset();
+  s.group_policy.reset();
 }
 
 /// A run that is retired soon, with guests that connect just then, also after a restart.
@@ -79,7 +79,7 @@ void visit_runs(Swarm& s, Random& random) {
   s.shards = 1 + static_cast<unsigned>(random.below(3));
   s.shared = false;
   s.rollback = false;
-  s.crew.reset();
+  s.group_policy.reset();
   s.session_expiry = seconds(60);
   s.busy = random.between(seconds(15), seconds(40));
 }
@@ -95,7 +95,7 @@ void start_again(Swarm& s, Random& random) {
   s.clients = 2 + static_cast<unsigned>(random.below(3));
   s.jobs = 1;
   s.shared = false;
-  s.crew.reset();
+  s.group_policy.reset();
   s.session_expiry = seconds(60);
   s.busy = random.between(seconds(20), seconds(60));
   s.fault_every = random.between(seconds(1), seconds(6));
@@ -137,7 +137,7 @@ Swarm choose_swarm(Random& random) {
   if (random.chance(40)) s.history = 4 + random.below(28);
   s.rollback = random.chance(5);
   s.spares = random.chance(30);
-  if (random.chance(40)) s.crew = choose_policy(random, std::max(1U, s.clients / s.jobs));
+  if (random.chance(40)) s.group_policy = choose_policy(random, std::max(1U, s.clients / s.jobs));
   if (random.chance(4)) ask_again_on_one_key(s);
   if (random.chance(4)) drain_slowly(s);
   if (random.chance(4)) take_over_while_loading(s);

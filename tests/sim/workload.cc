@@ -33,7 +33,7 @@ Workload::Workload(const Swarm& swarm, std::shared_ptr<Team> team, std::uint32_t
   works_ = swarm.works;
   if (random_.chance(25)) std::erase_if(works_, [](Work work) { return !is_read(work); });
   if (works_.empty()) works_ = swarm.works;
-  if (swarm.crew) crew_.emplace(swarm, random_.next());
+  if (swarm.group_policy) group_calls_.emplace(swarm, random_.next());
   watch_.prefix = random_.chance(70);
   watch_.key = watch_.prefix ? Bytes(random_.chance(50) ? "m" : "") : key('s');
 }
@@ -60,7 +60,7 @@ Request Workload::unending(Bytes key) {
 }
 
 std::optional<Request> Workload::next() {
-  if (crew_ && random_.chance(60)) return crew_->next();
+  if (group_calls_ && random_.chance(60)) return group_calls_->next();
   return make(random_.pick(works_));
 }
 
@@ -196,7 +196,7 @@ std::optional<Request> Workload::barrier(bool barrier) {
 }
 
 void Workload::done(const Op& op) {
-  if (crew_) crew_->done(op);
+  if (group_calls_) group_calls_->done(op);
   const auto met = [&](Place& place, const auto& request) {
     if (!request.group.empty() || place.generation != request.generation) return;
     place.asked = false;

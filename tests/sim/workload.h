@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/crew.h"
+#include "tests/sim/group_calls.h"
 #include "tests/sim/records.h"
 #include "tests/sim/swarm.h"
 
@@ -46,12 +46,12 @@ class Workload {
   /// Returns the next request; empty if the one that was drawn is not possible now.
   std::optional<Request> next();
   /// Returns the watch of the group, which is sent beside next(), one at a time, if there is a
-  /// crew.
-  WatchGroup watch() { return crew_->watch(); }
+  /// group.
+  WatchGroup watch() { return group_calls_->watch(); }
   /// Takes the reply to one of these requests.
   void done(const Op& op);
   void session_lost() {
-    if (crew_) crew_->session_lost();
+    if (group_calls_) group_calls_->session_lost();
   }
 
  private:
@@ -80,7 +80,7 @@ class Workload {
   Bytes last_read_;  // a value to expect in a compare_set
   Place barriers_;
   Place exchanges_;
-  std::optional<CrewMember> crew_;
+  std::optional<GroupCalls> group_calls_;
   bool watching_ = false;
   Watch watch_;
 };

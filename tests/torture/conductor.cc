@@ -43,7 +43,7 @@ const Figures& Conductor::run(const std::atomic<bool>& interrupted) {
     options.timeout = kPatience;
     client_ = Client::connect(url, options);
     fill();
-    crew_ = std::make_unique<Crew>(CrewOptions{settings_.program, url, settings_.daemon.directory,
+    client_processes_ = std::make_unique<ClientProcesses>(ClientProcessOptions{settings_.program, url, settings_.daemon.directory,
                                                settings_.seed, settings_.workers});
     rounds(interrupted);
     if (figures_.good()) last_restart(last_);
@@ -72,7 +72,7 @@ void Conductor::rounds(const std::atomic<bool>& interrupted) {
     const unsigned killing = figures_.cycles + random_.below(end - figures_.cycles);
     for (; figures_.cycles < end && !interrupted; ++figures_.cycles) {
       if (figures_.cycles == killing) {
-        crew_->kill_one(random_.next());
+        client_processes_->kill_one(random_.next());
         ++figures_.processes_killed;
       }
       pause(random_, 20, 400);
@@ -98,7 +98,7 @@ void Conductor::begin_round() {
     return Written{};  // the store does not say which revision
   });
   store->multi_set({prefix() + "bank/a", prefix() + "bank/b"}, {"0", "0"});
-  crew_->begin({prefix(), watch.from()});
+  client_processes_->begin({prefix(), watch.from()});
 }
 
 void Conductor::visit(const std::string& addresses) {
@@ -114,7 +114,7 @@ void Conductor::visit(const std::string& addresses) {
 // ---- the end of a round ------------------------------------------------------------------------
 
 void Conductor::end_round() {
-  std::vector<unsigned> late = crew_->stop();
+  std::vector<unsigned> late = client_processes_->stop();
   const auto store = client_->store();
   own(Set{prefix() + "reg/" + kEnd, "end", {}, false},
       [&](const Set& r) { return Written{store->set(r.key, r.value, {})}; });
@@ -122,17 +122,17 @@ void Conductor::end_round() {
     own(QueuePush{prefix() + "patient", kEnd + std::to_string(i)},
         [&](const QueuePush& r) { return Counted{store->queue_push(r.key, r.value)}; });
   }
-  if (late.empty()) late = crew_->finish();
+  if (late.empty()) late = client_processes_->finish();
   RoundRecord record;
   record.prefix = prefix();
-  record.killed = crew_->killed();
+  record.killed = client_processes_->killed();
   if (late.empty()) {
     end_of_sessions();
     drain("patient");
     drain("impatient");
     read_state(record);
   }
-  record.histories = crew_->histories();
+  record.histories = client_processes_->histories();
   record.histories[0] = std::move(history_);
   record.ended = now();
   Judge judge(record);
@@ -142,7 +142,7 @@ void Conductor::end_round() {
   }
   take_figures(record);
   if (!late.empty()) throw Hopeless();
-  if (figures_.verdict.faults() == 0) crew_->remove_histories();
+  if (figures_.verdict.faults() == 0) client_processes_->remove_histories();
   if (figures_.cycles < settings_.cycles && figures_.good()) {
     const std::uint64_t removed = store->remove_prefix(prefix());
     if (removed != record.state.size()) {
@@ -155,7 +155,7 @@ void Conductor::end_round() {
 
 /// Checks that the keys of living processes exist, and that those of killed ones are removed.
 void Conductor::end_of_sessions() {
-  const auto living = crew_->living();
+  const auto living = client_processes_->living();
   const std::uint64_t deadline = now() + std::uint64_t{(kMortalExpiry + 10s) / 1ns};
   const std::string folder = prefix() + "eph/";
   for (;;) {
@@ -212,7 +212,7 @@ void Conductor::take_figures(const RoundRecord& record) {
 
 /// Restarts the deployment as an operator would, and checks that its state is unchanged.
 void Conductor::last_restart(const RoundRecord& record) {
-  for (const std::string& bad : crew_->quit()) fault(Fault::other, "at its end " + bad);
+  for (const std::string& bad : client_processes_->quit()) fault(Fault::other, "at its end " + bad);
   const std::string held = held_in_the_end(deployment_->addresses(), figures_.processes_killed);
   if (!held.empty()) {
     fault(Fault::other, "all clients but this one have ended, but " + held);

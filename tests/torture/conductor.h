@@ -10,7 +10,7 @@
 
 #include "client/client.h"
 #include "tests/sim/random.h"
-#include "tests/torture/crew.h"
+#include "tests/torture/client_processes.h"
 #include "tests/torture/daemon.h"
 #include "tests/torture/deployment.h"
 #include "tests/torture/judge.h"
@@ -73,7 +73,7 @@ class Conductor {
   sim::Random random_;
   std::unique_ptr<Deployment> deployment_;
   std::shared_ptr<Client> client_;
-  std::unique_ptr<Crew> crew_;
+  std::unique_ptr<ClientProcesses> client_processes_;
   History history_;  // of this process, in this round
   unsigned rounds_ = 0;
   RoundRecord last_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The workers of a node together: real processes, some that fail, that ignore signals, that read
 // the standard input, and folders that cannot be made.
-#include "client/launcher/crew.h"
+#include "client/launcher/workers.h"
 
 #include <gtest/gtest.h>
 
@@ -29,9 +29,9 @@ std::string text_of_file(const std::string& path) {
 }
 
 /// Two workers, ranks 3 and 4 of 5, in generation 7 of the launch "now".
-class CrewTest : public testing::Test {
+class WorkersTest : public testing::Test {
  protected:
-  CrewTest() {
+  WorkersTest() {
     options_.daemon.daemons = {{"127.0.0.1", 9}};
     options_.daemon.job = "job";
     options_.log_dir = home_.path() + "/logs";
@@ -43,14 +43,14 @@ class CrewTest : public testing::Test {
     plan_.launch = "now";
   }
 
-  std::unique_ptr<Crew> crew_that_runs(const std::string& script) {
+  std::unique_ptr<Workers> workers_that_run(const std::string& script) {
     options_.command = {"sh", "-c", script};
-    return std::make_unique<Crew>(crew_home_, options_, plan_);
+    return std::make_unique<Workers>(workers_context_, options_, plan_);
   }
-  std::unique_ptr<Crew> start(const std::string& script) {
-    auto crew = crew_that_runs(script);
-    crew->start();
-    return crew;
+  std::unique_ptr<Workers> start(const std::string& script) {
+    auto workers = workers_that_run(script);
+    workers->start();
+    return workers;
   }
   std::string log_of(int rank, const std::string& stream = "stdout") const {
     return text_of_file(folder_ + "/" + std::to_string(rank) + "/" + stream + ".log");
@@ -61,8 +61,8 @@ class CrewTest : public testing::Test {
       return condition();
     });
   }
-  bool run_to_end(const Crew& crew) {
-    return run_until([&] { return crew.running() == 0; });
+  bool run_to_end(const Workers& workers) {
+    return run_until([&] { return workers.running() == 0; });
   }
   bool logs_are(const std::string& of_3, const std::string& of_4) {
     return run_until([&] { return log_of(3) == of_3 && log_of(4) == of_4; });
@@ -75,7 +75,7 @@ class CrewTest : public testing::Test {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_{
       loop_.get_executor()};
   Console console_{true, true};
-  CrewHome crew_home_{loop_,
+  WorkersContext workers_context_{loop_,
                       orphan_killer_,
                       console_,
                       "/bin/sh",
@@ -85,16 +85,16 @@ class CrewTest : public testing::Test {
   Plan plan_;
 };
 
-TEST_F(CrewTest, EachWorkerHasItsRankAndTheFilterOfTheConsoleIsByLocalRank) {
+TEST_F(WorkersTest, EachWorkerHasItsRankAndTheFilterOfTheConsoleIsByLocalRank) {
   options_.console_ranks = {1};
   Pipe out;
   {
     const ReplacedStream shown(STDOUT_FILENO, out.in());
-    const auto crew = start("echo $0 $RANK $LOCAL_RANK; echo error $RANK >&2");
-    EXPECT_EQ(crew->running(), 2u);
-    EXPECT_TRUE(run_to_end(*crew));
-    EXPECT_FALSE(crew->failure());
-    EXPECT_EQ(crew->stopped(), 0u);
+    const auto workers = start("echo $0 $RANK $LOCAL_RANK; echo error $RANK >&2");
+    EXPECT_EQ(workers->running(), 2u);
+    EXPECT_TRUE(run_to_end(*workers));
+    EXPECT_FALSE(workers->failure());
+    EXPECT_EQ(workers->stopped(), 0u);
     console_.finish();
   }
   EXPECT_EQ(out.rest(), "[4] sh 4 1\n");
@@ -104,67 +104,67 @@ TEST_F(CrewTest, EachWorkerHasItsRankAndTheFilterOfTheConsoleIsByLocalRank) {
   EXPECT_EQ(log_of(4, "stderr"), "error 4\n");
 }
 
-TEST_F(CrewTest, WithoutALogFolderItWritesNoLogs) {
+TEST_F(WorkersTest, WithoutALogFolderItWritesNoLogs) {
   options_.log_dir.clear();
   options_.console_ranks = {5};  // nobody
-  const auto crew = start("echo $TORCHELASTIC_ERROR_FILE");
-  EXPECT_TRUE(run_to_end(*crew));
+  const auto workers = start("echo $TORCHELASTIC_ERROR_FILE");
+  EXPECT_TRUE(run_to_end(*workers));
   EXPECT_TRUE(std::filesystem::is_directory(home_.path() + "/scratch/7/3"));
   EXPECT_TRUE(std::filesystem::is_directory(home_.path() + "/scratch/7/4"));
   EXPECT_TRUE(std::filesystem::is_empty(home_.path() + "/scratch/7/4"));
 }
 
-TEST_F(CrewTest, TheFirstFailureIsKeptWithWhatTheWorkerSaid) {
+TEST_F(WorkersTest, TheFirstFailureIsKeptWithWhatTheWorkerSaid) {
   Pipe input;
   const ReplacedStream replaced(STDIN_FILENO, input.out());
   options_.stdin_rank = 3;
-  const auto crew = start(
+  const auto workers = start(
       "if [ $RANK = 3 ]; then read x; exit 5; fi; "
       "echo '{\"message\": \"boom\"}' > $TORCHELASTIC_ERROR_FILE; echo why >&2; exit 3");
-  EXPECT_TRUE(run_until([&] { return crew->failure().has_value(); }));
-  EXPECT_EQ(crew->running(), 1u);
+  EXPECT_TRUE(run_until([&] { return workers->failure().has_value(); }));
+  EXPECT_EQ(workers->running(), 1u);
   input.write("\n");
-  EXPECT_TRUE(run_to_end(*crew));
-  EXPECT_EQ(crew->failure()->rank, 4u);
-  EXPECT_EQ(crew->failure()->exit.code, 3);
-  EXPECT_EQ(crew->failure()->message, "boom");
-  EXPECT_EQ(crew->failure()->last.lines(), std::deque<std::string>{"why"});
-  EXPECT_FALSE(crew->stopping());
+  EXPECT_TRUE(run_to_end(*workers));
+  EXPECT_EQ(workers->failure()->rank, 4u);
+  EXPECT_EQ(workers->failure()->exit.code, 3);
+  EXPECT_EQ(workers->failure()->message, "boom");
+  EXPECT_EQ(workers->failure()->last.lines(), std::deque<std::string>{"why"});
+  EXPECT_FALSE(workers->stopping());
 }
 
-TEST_F(CrewTest, OneWorkerReadsTheStandardInputAndTheOtherNothing) {
+TEST_F(WorkersTest, OneWorkerReadsTheStandardInputAndTheOtherNothing) {
   Pipe input;
   const ReplacedStream replaced(STDIN_FILENO, input.out());
   options_.stdin_rank = 4;
-  const auto crew = start("cat; echo end");
+  const auto workers = start("cat; echo end");
   EXPECT_TRUE(logs_are("end\n", ""));
   input.write("for 4\n");
   EXPECT_TRUE(logs_are("end\n", "for 4\n"));
   input.close_in();
-  EXPECT_TRUE(run_to_end(*crew));
+  EXPECT_TRUE(run_to_end(*workers));
   EXPECT_EQ(log_of(4), "for 4\nend\n");
 }
 
-TEST_F(CrewTest, WhoEndsAfterASignalHasNotFailedAndWhoIgnoresItIsKilled) {
-  const auto crew =
+TEST_F(WorkersTest, WhoEndsAfterASignalHasNotFailedAndWhoIgnoresItIsKilled) {
+  const auto workers =
       start("if [ $RANK = 4 ]; then trap '' TERM; fi; echo ready; sleep 1000; sleep 1000");
   EXPECT_TRUE(logs_are("ready\n", "ready\n"));
-  crew->stop();
-  EXPECT_TRUE(crew->stopping());
-  EXPECT_TRUE(run_until([&] { return crew->running() == 1; }));
-  crew->stop();
-  crew->kill();
-  EXPECT_TRUE(run_to_end(*crew));
-  EXPECT_EQ(crew->stopped(), 2u) << "of the first signal";
-  EXPECT_FALSE(crew->failure());
+  workers->stop();
+  EXPECT_TRUE(workers->stopping());
+  EXPECT_TRUE(run_until([&] { return workers->running() == 1; }));
+  workers->stop();
+  workers->kill();
+  EXPECT_TRUE(run_to_end(*workers));
+  EXPECT_EQ(workers->stopped(), 2u) << "of the first signal";
+  EXPECT_FALSE(workers->failure());
 }
 
 /// A real-time signal, because a fault in the code under test may send it to every process of the
 /// machine that handles it, and few programs handle this one.
 constexpr int kSave = 41;
 
-TEST_F(CrewTest, ForwardsASignalToWhoHandlesItAndWakesAll) {
-  const auto crew = start(
+TEST_F(WorkersTest, ForwardsASignalToWhoHandlesItAndWakesAll) {
+  const auto workers = start(
       "if [ $RANK = 4 ]; then trap 'echo saved; exit 0' 41; fi; "
       "sleep 1000 >/dev/null 2>&1 & echo ready; kill -STOP $$; echo awake; wait");
   const auto stopped = [&](int rank) {
@@ -173,28 +173,28 @@ TEST_F(CrewTest, ForwardsASignalToWhoHandlesItAndWakesAll) {
   };
   EXPECT_TRUE(run_until([&] { return stopped(3) && stopped(4); }));
   EXPECT_TRUE(run_until([&] {
-    EXPECT_EQ(crew->forward(SIGCONT), 0u);
+    EXPECT_EQ(workers->forward(SIGCONT), 0u);
     return log_of(3) == "ready\nawake\n" && log_of(4) == "ready\nawake\n";
   }));
-  EXPECT_EQ(crew->forward(kSave), 1u);
-  EXPECT_TRUE(run_until([&] { return crew->running() == 1; }));
+  EXPECT_EQ(workers->forward(kSave), 1u);
+  EXPECT_TRUE(run_until([&] { return workers->running() == 1; }));
   EXPECT_EQ(log_of(4), "ready\nawake\nsaved\n");
   EXPECT_EQ(log_of(3), "ready\nawake\n");
-  EXPECT_FALSE(crew->failure());
-  EXPECT_FALSE(crew->stopping());
+  EXPECT_FALSE(workers->failure());
+  EXPECT_FALSE(workers->stopping());
 }
 
-TEST_F(CrewTest, ItsEndKillsTheWorkersAndKeepsNothing) {
+TEST_F(WorkersTest, ItsEndKillsTheWorkersAndKeepsNothing) {
   loop_.poll();
   std::ptrdiff_t before = 0;
   for (int round = 0; round < 2; ++round) {  // the loop keeps what the first round has opened
     before = test::open_descriptors();
-    auto crew = start("echo $$; sleep 1000");
+    auto workers = start("echo $$; sleep 1000");
     EXPECT_TRUE(run_until([&] { return log_of(3).ends_with("\n") && log_of(4).ends_with("\n"); }));
     const pid_t first = std::stoi(log_of(3));
     const pid_t second = std::stoi(log_of(4));
     EXPECT_EQ(kill(first, 0) + kill(second, 0), 0);
-    crew.reset();
+    workers.reset();
     loop_.poll();
     EXPECT_NE(kill(first, 0), 0);
     EXPECT_NE(kill(second, 0), 0);
@@ -203,29 +203,29 @@ TEST_F(CrewTest, ItsEndKillsTheWorkersAndKeepsNothing) {
   EXPECT_LE(test::open_descriptors(), before);
 }
 
-int code_of_start(Crew& crew) {
+int code_of_start(Workers& workers) {
   try {
-    crew.start();
+    workers.start();
     return 0;
   } catch (const Fatal& fatal) {
     return fatal.code();
   }
 }
 
-TEST_F(CrewTest, AFolderOrLogThatCannotBeMadeEndsTheStart) {
+TEST_F(WorkersTest, AFolderOrLogThatCannotBeMadeEndsTheStart) {
   options_.log_dir = "/dev/null/logs";
-  EXPECT_EQ(code_of_start(*crew_that_runs("exit 0")), exit_code::kCannotCreate);
+  EXPECT_EQ(code_of_start(*workers_that_run("exit 0")), exit_code::kCannotCreate);
   options_.log_dir = home_.path() + "/logs";
   std::filesystem::create_directories(folder_ + "/4/stderr.log");
-  auto crew = crew_that_runs("echo $$; sleep 1000");
-  EXPECT_EQ(code_of_start(*crew), exit_code::kCannotCreate);
-  EXPECT_EQ(crew->running(), 1u) << "rank 3 was started before";
+  auto workers = workers_that_run("echo $$; sleep 1000");
+  EXPECT_EQ(code_of_start(*workers), exit_code::kCannotCreate);
+  EXPECT_EQ(workers->running(), 1u) << "rank 3 was started before";
   EXPECT_TRUE(run_until([&] { return log_of(3).ends_with("\n"); }));
-  crew.reset();
+  workers.reset();
   EXPECT_NE(kill(std::stoi(log_of(3)), 0), 0);
 }
 
-TEST_F(CrewTest, TheStoreIsAPortOfTheNodeUnlessRank0HasIt) {
+TEST_F(WorkersTest, TheStoreIsAPortOfTheNodeUnlessRank0HasIt) {
   plan_.master_address = "10.0.0.1";
   plan_.master_port = "1234";
   const std::string script = "echo $MASTER_ADDR:$MASTER_PORT; sleep 1000";
@@ -234,13 +234,13 @@ TEST_F(CrewTest, TheStoreIsAPortOfTheNodeUnlessRank0HasIt) {
   of_rank0.reset();
   std::filesystem::remove_all(folder_);
   plan_.store_in_rank0 = false;
-  auto crew = start(script);
+  auto workers = start(script);
   EXPECT_TRUE(run_until([&] { return log_of(3).ends_with("\n") && log_of(4).ends_with("\n"); }));
   const std::string address = log_of(3).substr(0, log_of(3).size() - 1);
   EXPECT_EQ(log_of(3), log_of(4));
   EXPECT_TRUE(address.starts_with("127.0.0.1:"));
   EXPECT_TRUE(client::dial(address, -1, 60s));
-  crew.reset();
+  workers.reset();
   EXPECT_EQ(client::dial(address, -1, 60s).error().code, Code::not_found);
 }
 

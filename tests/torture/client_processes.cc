@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/torture/crew.h"
+#include "tests/torture/client_processes.h"
 
 #include <signal.h>
 
@@ -12,11 +12,11 @@ using namespace std::chrono_literals;
 
 }  // namespace
 
-Crew::Crew(const CrewOptions& options) : options_(options) {
+ClientProcesses::ClientProcesses(const ClientProcessOptions& options) : options_(options) {
   for (unsigned i = 0; i < options_.size; ++i) members_.push_back(hire());
 }
 
-Crew::Member Crew::hire() {
+ClientProcesses::Member ClientProcesses::hire() {
   const unsigned number = ++hired_;
   const std::vector<std::string> command = {options_.program,
                                             "--worker",
@@ -28,24 +28,24 @@ Crew::Member Crew::hire() {
   return {number, std::make_unique<Child>(command, options_.directory + "/workers.log")};
 }
 
-void Crew::begin(const Place& place) {
+void ClientProcesses::begin(const Place& place) {
   place_ = place;
   ++rounds_;
   killed_.clear();
   for (const Member& member : members_) member.child->send(begin_line(member.number));
 }
 
-std::string Crew::begin_line(unsigned number) const {
+std::string ClientProcesses::begin_line(unsigned number) const {
   return "begin " + place_.prefix + " " + std::to_string(place_.watch_from) + " " + path(number);
 }
 
-std::string Crew::path(unsigned number) const {
+std::string ClientProcesses::path(unsigned number) const {
   return options_.directory + "/history-" + std::to_string(rounds_) + "-" + std::to_string(number);
 }
 
 /// Sends the command to all processes and waits for their replies. Skips replies to earlier
 /// commands.
-std::vector<unsigned> Crew::obey(const std::string& command) {
+std::vector<unsigned> ClientProcesses::obey(const std::string& command) {
   std::vector<unsigned> late;
   for (const Member& member : members_) member.child->send(command);
   for (const Member& member : members_) {
@@ -59,7 +59,7 @@ std::vector<unsigned> Crew::obey(const std::string& command) {
   return late;
 }
 
-void Crew::kill_one(std::uint64_t choice) {
+void ClientProcesses::kill_one(std::uint64_t choice) {
   if (members_.size() < 2) return;
   Member& member = members_[1 + choice % (members_.size() - 1)];
   killed_.insert(member.number);
@@ -69,7 +69,7 @@ void Crew::kill_one(std::uint64_t choice) {
   member.child->send(begin_line(member.number));
 }
 
-std::vector<std::string> Crew::quit() {
+std::vector<std::string> ClientProcesses::quit() {
   std::vector<std::string> bad;
   for (const Member& member : members_) member.child->send("quit");
   for (Member& member : members_) {
@@ -83,19 +83,19 @@ std::vector<std::string> Crew::quit() {
   return bad;
 }
 
-std::set<unsigned> Crew::living() const {
+std::set<unsigned> ClientProcesses::living() const {
   std::set<unsigned> living;
   for (const Member& member : members_) living.insert(member.number);
   return living;
 }
 
-std::set<unsigned> Crew::numbers() const {
+std::set<unsigned> ClientProcesses::numbers() const {
   std::set<unsigned> all = living();
   all.insert(killed_.begin(), killed_.end());
   return all;
 }
 
-std::map<unsigned, History> Crew::histories() const {
+std::map<unsigned, History> ClientProcesses::histories() const {
   std::map<unsigned, History> histories;
   for (const unsigned number : numbers()) {
     // A process that was killed before it began has written nothing.
@@ -104,7 +104,7 @@ std::map<unsigned, History> Crew::histories() const {
   return histories;
 }
 
-void Crew::remove_histories() const {
+void ClientProcesses::remove_histories() const {
   for (const unsigned number : numbers()) std::filesystem::remove(path(number));
 }
 

@@ -14,11 +14,11 @@
 
 namespace c10dd::sim {
 
-class CrewMember {
+class GroupCalls {
  public:
-  static constexpr std::string_view kGroup = "crew";
+  static constexpr std::string_view kGroup = "workers";
 
-  CrewMember(const Swarm& swarm, std::uint64_t seed);
+  GroupCalls(const Swarm& swarm, std::uint64_t seed);
 
   /// Draws the next request; empty if the drawn one is not possible now.
   std::optional<Request> next();

@@ -31,8 +31,8 @@ struct FailedWorker {
   std::string message{};  ///< text from the worker's error file; may be empty
 };
 
-/// The objects and values that the crews of all generations share.
-struct CrewHome {
+/// The objects and values that the workers of all generations share.
+struct WorkersContext {
   boost::asio::io_context& loop;
   OrphanKiller& orphan_killer;
   Console& console;
@@ -44,13 +44,13 @@ struct CrewHome {
 
 class Worker;
 
-class Crew {
+class Workers {
  public:
-  Crew(CrewHome& home, const Options& options, const Plan& plan);
+  Workers(WorkersContext& home, const Options& options, const Plan& plan);
   /// Kills the workers that still run.
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
 
   /// Starts the workers, and the store that they find at MASTER_ADDR. Throws std::system_error if
   /// the machine can not start a process, and Fatal if a log file or the store can not be created.
@@ -79,7 +79,7 @@ class Crew {
   std::string error_file(std::uint32_t rank) const { return folder(rank) + "/error.json"; }
   void ended(const Worker& worker);
 
-  CrewHome& home_;
+  WorkersContext& home_;
   const Options& options_;
   Plan plan_;
   std::unique_ptr<proxy::Proxy> store_;  ///< null if the store is in rank 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/launcher/crew.h"
+#include "client/launcher/workers.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -41,10 +41,10 @@ client::Descriptor open_log(const std::string& path) {
 
 }  // namespace
 
-Crew::Crew(CrewHome& home, const Options& options, const Plan& plan)
+Workers::Workers(WorkersContext& home, const Options& options, const Plan& plan)
     : home_(home), options_(options), plan_(plan) {}
 
-Crew::~Crew() {
+Workers::~Workers() {
   if (typed_) typed_->stop();
   for (const auto& worker : workers_) {
     if (worker->running()) home_.orphan_killer.forget(worker->pid());
@@ -53,7 +53,7 @@ Crew::~Crew() {
 }
 
 /// Opens the store of this generation's run: a port of this node, which passes on to the daemon.
-void Crew::open_store() {
+void Workers::open_store() {
   proxy::ProxySettings settings;
   for (const client::HostPort& daemon : options_.daemon.daemons) {
     settings.daemons.push_back(daemon.text());
@@ -75,7 +75,7 @@ void Crew::open_store() {
   plan_.store_port = std::to_string(store_->port());
 }
 
-void Crew::start() {
+void Workers::start() {
   if (!plan_.store_in_rank0) open_store();
   for (std::uint32_t local = 0; local < plan_.local_size; ++local) {
     const std::uint32_t rank = plan_.first_rank + local;
@@ -100,7 +100,7 @@ void Crew::start() {
 }
 
 /// Returns the standard input of a worker. Empty: it reads nothing.
-client::Descriptor Crew::input_of(std::uint32_t rank) {
+client::Descriptor Workers::input_of(std::uint32_t rank) {
   const bool terminal = isatty(STDIN_FILENO) == 1;
   const bool chosen = options_.stdin_rank < 0 ? terminal && plan_.world_size == 1
                                               : options_.stdin_rank == std::int64_t{rank};
@@ -111,20 +111,20 @@ client::Descriptor Crew::input_of(std::uint32_t rank) {
   return typed_->take_worker_end();
 }
 
-std::string Crew::folder(std::uint32_t rank) const {
+std::string Workers::folder(std::uint32_t rank) const {
   const std::string base =
       options_.log_dir.empty() ? home_.scratch : options_.log_dir + "/" + plan_.launch;
   return format("{}/{}/{}", base, plan_.generation, rank);
 }
 
-void Crew::ended(const Worker& worker) {
+void Workers::ended(const Worker& worker) {
   --running_;
   if (stopping_ || failure_ || worker.exit().well()) return;
   failure_ = FailedWorker{worker.rank(), worker.pid(), worker.exit(), worker.last(),
                           read_error_file(error_file(worker.rank()))};
 }
 
-std::size_t Crew::forward(int signal) const {
+std::size_t Workers::forward(int signal) const {
   std::size_t sent = 0;
   for (const auto& worker : workers_) {
     if (signal == SIGCONT) worker->signal(signal);  // wakes also who does not handle it
@@ -133,7 +133,7 @@ std::size_t Crew::forward(int signal) const {
   return sent;
 }
 
-void Crew::pass_on(int signal) {
+void Workers::pass_on(int signal) {
   if (!stopping_) stopped_ = running_;
   stopping_ = true;
   for (const auto& worker : workers_) worker->signal(signal);

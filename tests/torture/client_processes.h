@@ -14,7 +14,7 @@
 
 namespace c10dd::torture {
 
-struct CrewOptions {
+struct ClientProcessOptions {
   std::string program;  ///< this one
   std::string url;
   std::string directory;
@@ -22,9 +22,9 @@ struct CrewOptions {
   unsigned size = 3;
 };
 
-class Crew {
+class ClientProcesses {
  public:
-  explicit Crew(const CrewOptions& options);
+  explicit ClientProcesses(const ClientProcessOptions& options);
 
   void begin(const Place& place);
   /// Returns the numbers of the processes that have not stopped in time.
@@ -55,7 +55,7 @@ class Crew {
   std::vector<unsigned> obey(const std::string& command);
   std::set<unsigned> numbers() const;
 
-  const CrewOptions options_;
+  const ClientProcessOptions options_;
   std::vector<Member> members_;
   Place place_;
   unsigned rounds_ = 0;

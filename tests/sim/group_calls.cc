@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All members give their barriers the same names, sequences and participants, as the SDK does.
-#include "tests/sim/crew.h"
+#include "tests/sim/group_calls.h"
 
 #include <algorithm>
 
@@ -26,16 +26,16 @@ std::size_t place_in(const std::vector<Rank>& ranks, Rank rank) {
 
 }  // namespace
 
-CrewMember::CrewMember(const Swarm& swarm, std::uint64_t seed)
+GroupCalls::GroupCalls(const Swarm& swarm, std::uint64_t seed)
     : swarm_(swarm), random_(seed), spare_(swarm.spares && random_.chance(35)) {}
 
-std::optional<Request> CrewMember::next() {
+std::optional<Request> GroupCalls::next() {
   if (asking_) return std::nullopt;
   if (!place_ || (over_ && random_.chance(80))) return join();
   const bool newcomers = status_.waiting > 0 && status_.generation == generation_;
   if (newcomers && random_.chance(15)) return join();
   const std::uint64_t kind = random_.below(100);
-  if (swarm_.crew->quorum && kind < 30) return join();
+  if (swarm_.group_policy->quorum && kind < 30) return join();
   if (kind < 45) return barrier(barriers);
   if (kind < 60) return barrier(exchanges);
   if (kind < 72) return barrier(some);
@@ -48,19 +48,19 @@ std::optional<Request> CrewMember::next() {
   return stale_barrier();
 }
 
-WatchGroup CrewMember::watch() {
+WatchGroup GroupCalls::watch() {
   const bool patient = random_.chance(85);
   return WatchGroup{std::string(kGroup), status_.number,
                     patient ? Duration(hours(1)) : random_.between(Duration(0), seconds(5))};
 }
 
-Request CrewMember::join() {
+Request GroupCalls::join() {
   asking_ = true;
   place_.reset();
   Join join;
   join.group = kGroup;
   join.round = round_;
-  join.policy = *swarm_.crew;
+  join.policy = *swarm_.group_policy;
   join.spare = spare_;
   join.step = ++steps_;
   join.failed = random_.chance(10);
@@ -68,7 +68,7 @@ Request CrewMember::join() {
   return join;
 }
 
-std::optional<Request> CrewMember::barrier(Kind kind) {
+std::optional<Request> GroupCalls::barrier(Kind kind) {
   Turn& turn = turns_[kind];
   if (turn.asked) return std::nullopt;
   Rank rank = place_->rank;
@@ -94,7 +94,7 @@ std::optional<Request> CrewMember::barrier(Kind kind) {
 
 /// Makes a request under the number of a generation that has ended, with a sequence that no other
 /// request uses.
-std::optional<Request> CrewMember::stale_barrier() {
+std::optional<Request> GroupCalls::stale_barrier() {
   if (generation_ < 2) return std::nullopt;
   return Barrier{"step",
                  generation_ - 1,
@@ -106,20 +106,20 @@ std::optional<Request> CrewMember::stale_barrier() {
                  {}};
 }
 
-Request CrewMember::progress() {
+Request GroupCalls::progress() {
   const Duration limit =
       random_.chance(50) ? random_.between(milliseconds(100), seconds(3)) : Duration(0);
   return Progress{std::string(kGroup), generation_, "forward", steps_, limit};
 }
 
-Request CrewMember::notify() {
+Request GroupCalls::notify() {
   const Duration deadline =
       random_.chance(60) ? random_.between(milliseconds(200), seconds(4)) : Duration(0);
   const auto rank = static_cast<Rank>(random_.below(place_->size));
   return Notify{std::string(kGroup), Notice::Kind::drain, {rank}, "", deadline, "maintenance"};
 }
 
-std::optional<Request> CrewMember::acknowledge() {
+std::optional<Request> GroupCalls::acknowledge() {
   for (const Notice& notice : status_.notices) {
     if (status_.generation == generation_ && names(notice.ranks, place_->rank)) {
       return Acknowledge{std::string(kGroup), notice.number};
@@ -128,7 +128,7 @@ std::optional<Request> CrewMember::acknowledge() {
   return std::nullopt;
 }
 
-Request CrewMember::leave() {
+Request GroupCalls::leave() {
   const auto kind = static_cast<Leave::Kind>(random_.below(3));
   place_.reset();
   return Leave{std::string(kGroup), random_.chance(50) ? generation_ : 0, kind, "enough"};
@@ -136,14 +136,14 @@ Request CrewMember::leave() {
 
 // ---- replies -----------------------------------------------------------------------------------
 
-void CrewMember::done(const Op& op) {
+void GroupCalls::done(const Op& op) {
   if (std::holds_alternative<Join>(op.request)) return joined(op);
   if (std::holds_alternative<WatchGroup>(op.request)) return watched(op);
   if (const auto* barrier = std::get_if<Barrier>(&op.request)) return met(op, *barrier);
   if (const auto* exchange = std::get_if<Exchange>(&op.request)) return met(op, *exchange);
 }
 
-void CrewMember::joined(const Op& op) {
+void GroupCalls::joined(const Op& op) {
   asking_ = false;
   if (!op.good()) return;
   place_ = std::get<Joined>(**op.reply);
@@ -153,7 +153,7 @@ void CrewMember::joined(const Op& op) {
   generation_ = place_->generation;
 }
 
-void CrewMember::watched(const Op& op) {
+void GroupCalls::watched(const Op& op) {
   if (!op.good()) return;
   status_ = std::get<GroupStatus>(**op.reply);
   over_ = over_ || status_.generation > generation_ ||
@@ -161,7 +161,7 @@ void CrewMember::watched(const Op& op) {
 }
 
 template <class BarrierState>
-void CrewMember::met(const Op& op, const BarrierState& request) {
+void GroupCalls::met(const Op& op, const BarrierState& request) {
   if (request.group != kGroup || request.generation != generation_) return;
   Turn& turn = turns_[request.name == "step"   ? barriers
                       : request.name == "swap" ? exchanges
