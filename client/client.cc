@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "client/core/seat.h"
+#include "client/core/rank_claim.h"
 #include "client/internal/announcer.h"
 #include "client/internal/barrier_calls.h"
 #include "client/internal/caller.h"
@@ -65,7 +65,7 @@ class Client::Impl {
         first_address(url.daemons.front().text()),
         host(options.host.empty() ? host_name() : options.host),
         run(options.run),
-        seat{options.rank, options.world_size, options.launcher},
+        claim{options.rank, options.world_size, options.launcher},
         limit(std::clamp<Duration>(options.timeout, Duration::zero(), limits::kTimeoutMax)),
         recorder(std::make_shared<client::Recorder>()),
         connection(std::make_shared<client::Connection>(
@@ -82,8 +82,8 @@ class Client::Impl {
 
   void require_home() const { home.require("client", "connect again"); }
 
-  client::SeatInBarrier known_seat(const std::string& what) const {
-    const Result<client::SeatInBarrier> known = client::known_seat(seat, what);
+  client::BarrierRank known_rank(const std::string& what) const {
+    const Result<client::BarrierRank> known = client::known_rank(claim, what);
     if (!known) client::throw_failure(known.error());
     return *known;
   }
@@ -92,9 +92,9 @@ class Client::Impl {
   /// Throws InvalidArgument if the client has no rank or no world size, or if `options` has a rank
   /// without a world size.
   template <class Options>
-  void seat_in(const char* what, const std::string& name, Options& options) const {
-    const Result<client::SeatInBarrier> found = client::seat_in_barrier(
-        seat, format("{} \"{}\"", what, name), options.rank, options.world_size);
+  void rank_in(const char* what, const std::string& name, Options& options) const {
+    const Result<client::BarrierRank> found = client::rank_in_barrier(
+        claim, format("{} \"{}\"", what, name), options.rank, options.world_size);
     if (!found) client::throw_failure(found.error());
     options.rank = found->rank;
     options.world_size = found->world_size;
@@ -112,7 +112,7 @@ class Client::Impl {
   const std::string first_address;  // of the URL
   const std::string host;
   const std::string run;
-  const client::Seat seat;
+  const client::RankClaim claim;
   const Duration limit;
   const client::HomeProcess home;
   std::shared_ptr<client::Recorder> recorder;
@@ -134,8 +134,8 @@ std::shared_ptr<Client> Client::connect(const std::string& url, ClientOptions op
                 "session_expiry is {}, below 0: give 0 for the daemon's default, or 1 s to 24 h",
                 human(options.session_expiry)));
   }
-  const client::Seat seat{options.rank, options.world_size, {}};
-  if (const Result<void> good = client::check_seat(seat); !good) {
+  const client::RankClaim claim{options.rank, options.world_size, {}};
+  if (const Result<void> good = client::check_rank_claim(claim); !good) {
     client::throw_failure(good.error());
   }
   const Result<client::Url> parsed = client::parse_url(url);
@@ -164,23 +164,23 @@ std::shared_ptr<JobStore> Client::store() { return impl_->store; }
 std::shared_ptr<Membership> Client::rendezvous(const RendezvousOptions& options) {
   impl_->require_home();
   RendezvousOptions ranked = options;
-  ranked.rank = client::requested_rank(impl_->seat, options.rank, options.min, options.max);
+  ranked.rank = client::requested_rank(impl_->claim, options.rank, options.min, options.max);
   return client::join_group(shared_from_this(), impl_->connection, ranked);
 }
 
 void Client::barrier(const std::string& name, const BarrierOptions& options) {
   impl_->require_home();
-  BarrierOptions seated = options;
-  impl_->seat_in("barrier", name, seated);
-  impl_->barriers.barrier(name, seated);
+  BarrierOptions ranked = options;
+  impl_->rank_in("barrier", name, ranked);
+  impl_->barriers.barrier(name, ranked);
 }
 
 std::vector<std::string> Client::exchange(const std::string& name, std::vector<std::string> parts,
                                           const ExchangeOptions& options) {
   impl_->require_home();
-  ExchangeOptions seated = options;
-  impl_->seat_in("exchange", name, seated);
-  return impl_->barriers.exchange(name, std::move(parts), seated);
+  ExchangeOptions ranked = options;
+  impl_->rank_in("exchange", name, ranked);
+  return impl_->barriers.exchange(name, std::move(parts), ranked);
 }
 
 LeasedEndpoint Client::lease_endpoint(const std::string& name, const EndpointOptions& options) {
@@ -223,8 +223,8 @@ void Client::flush_report() {
 
 const std::string& Client::job() const { return impl_->job; }
 const std::string& Client::run() const { return impl_->run; }
-std::uint32_t Client::rank() const { return impl_->known_seat("rank()").rank; }
-std::uint32_t Client::world_size() const { return impl_->known_seat("world_size()").world_size; }
+std::uint32_t Client::rank() const { return impl_->known_rank("rank()").rank; }
+std::uint32_t Client::world_size() const { return impl_->known_rank("world_size()").world_size; }
 const std::string& Client::host() const { return impl_->host; }
 std::string Client::address() const {
   return impl_->home.forked() ? impl_->first_address : impl_->connection->address();

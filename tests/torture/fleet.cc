@@ -27,25 +27,25 @@ constexpr const char* kNames[] = {"SIGKILL", "SIGSTOP", "link cut", "replies los
 Fleet::Fleet(const FleetOptions& options, std::uint64_t seed, Visit visit)
     : options_(options), random_(seed), visit_(std::move(visit)) {
   for (unsigned n = 1; n <= options.daemons; ++n) {
-    Seat seat;
-    seat.link = std::make_unique<FaultyLink>("127.0.0.1:" + std::to_string(redis_.port()));
+    Instance instance;
+    instance.link = std::make_unique<FaultyLink>("127.0.0.1:" + std::to_string(redis_.port()));
     DaemonOptions daemon = options.daemon;
-    daemon.engine = "redis://" + seat.link->address();
+    daemon.engine = "redis://" + instance.link->address();
     daemon.log = "daemon-" + std::to_string(n) + ".log";
     daemon.further = {"--lease", std::to_string(options.lease)};
-    seat.daemon = std::make_unique<Daemon>(daemon);
-    seats_.push_back(std::move(seat));
+    instance.daemon = std::make_unique<Daemon>(daemon);
+    instances_.push_back(std::move(instance));
   }
 }
 
 void Fleet::start() {
-  for (Seat& seat : seats_) seat.daemon->spawn();
+  for (Instance& instance : instances_) instance.daemon->spawn();
   wait_until_all_serve();
 }
 
 std::string Fleet::addresses() const {
   std::string list;
-  for (const Seat& seat : seats_) list += (list.empty() ? "" : ",") + seat.daemon->address();
+  for (const Instance& instance : instances_) list += (list.empty() ? "" : ",") + instance.daemon->address();
   return list;
 }
 
@@ -60,28 +60,28 @@ void Fleet::disturb(Client& client) {
 
 void Fleet::trouble(Client& client) {
   client.store()->set(kProbe, std::to_string(++probe_));
-  Seat& owner = this->owner(client);
-  Seat& seat = random_.chance(90) ? owner : random_.pick(seats_);
+  Instance& owner = this->owner(client);
+  Instance& instance = random_.chance(90) ? owner : random_.pick(instances_);
   const auto trouble = static_cast<Trouble>(random_.below(5));
   std::optional<LoyalClient> loyal;
-  if (&seat == &owner) loyal.emplace(seat.daemon->address(), kJob, kLoyalPatience);
+  if (&instance == &owner) loyal.emplace(instance.daemon->address(), kJob, kLoyalPatience);
 
-  begin(trouble, seat);
+  begin(trouble, instance);
   const std::uint64_t begun = now();
   try {
     client.store()->set(kProbe, std::to_string(++probe_));
-    if (&seat == &owner) {
+    if (&instance == &owner) {
       figures_.serving_ms[kNames[static_cast<std::size_t>(trouble)]].push_back(
           static_cast<double>(now() - begun) * 1e-6);
     }
     visit_(addresses());
   } catch (const Error& e) {
-    broken(seat, std::string("no daemon serves the job: ") + e.what());
+    broken(instance, std::string("no daemon serves the job: ") + e.what());
   }
   const bool moved = client.address() != owner.daemon->address();
   figures_.takeovers += moved ? 1 : 0;
-  if (moved && loyal && loyal->welcome()) hear(trouble, seat, *loyal);
-  end(trouble, seat);
+  if (moved && loyal && loyal->welcome()) hear(trouble, instance, *loyal);
+  end(trouble, instance);
 }
 
 /// Removes the rows of the daemons from Redis, as an operator might do by mistake, so that another
@@ -90,7 +90,7 @@ void Fleet::trouble(Client& client) {
 void Fleet::forget() {
   auto [former, loyal] = server_of(kQuietJob);
   if (!loyal->set(kProbe, "old", kLoyalPatience)) return;  // it has just lost the job
-  Seat& next = seats_[(static_cast<std::size_t>(former - seats_.data()) + 1) % seats_.size()];
+  Instance& next = instances_[(static_cast<std::size_t>(former - instances_.data()) + 1) % instances_.size()];
   const std::string newest = std::to_string(++probe_);
   for (unsigned attempt = 0; attempt < kAttempts; ++attempt) {  // the daemons make their rows again
     redis_.command({"DEL", "c10dd:fleet"});
@@ -112,60 +112,60 @@ void Fleet::forget() {
 }
 
 /// Returns the daemon that serves a job, and a client of it.
-std::pair<Fleet::Seat*, std::unique_ptr<LoyalClient>> Fleet::server_of(const std::string& job) {
+std::pair<Fleet::Instance*, std::unique_ptr<LoyalClient>> Fleet::server_of(const std::string& job) {
   const auto deadline = std::chrono::steady_clock::now() + kStartPatience;
   for (;; std::this_thread::sleep_for(20ms)) {
-    for (Seat& seat : seats_) {
-      auto client = std::make_unique<LoyalClient>(seat.daemon->address(), job, kLoyalPatience);
-      if (client->welcome()) return {&seat, std::move(client)};
+    for (Instance& instance : instances_) {
+      auto client = std::make_unique<LoyalClient>(instance.daemon->address(), job, kLoyalPatience);
+      if (client->welcome()) return {&instance, std::move(client)};
     }
     if (std::chrono::steady_clock::now() > deadline) {
-      broken(seats_.front(), "no daemon serves job " + job);
+      broken(instances_.front(), "no daemon serves job " + job);
     }
   }
 }
 
-Fleet::Seat& Fleet::owner(const Client& client) {
-  const auto seat = std::ranges::find_if(
-      seats_, [&](const Seat& one) { return one.daemon->address() == client.address(); });
-  if (seat == seats_.end()) throw Broken("a client is at " + client.address());
-  return *seat;
+Fleet::Instance& Fleet::owner(const Client& client) {
+  const auto instance = std::ranges::find_if(
+      instances_, [&](const Instance& one) { return one.daemon->address() == client.address(); });
+  if (instance == instances_.end()) throw Broken("a client is at " + client.address());
+  return *instance;
 }
 
-void Fleet::begin(Trouble trouble, Seat& seat) {
+void Fleet::begin(Trouble trouble, Instance& instance) {
   switch (trouble) {
     case Trouble::kill:
-      seat.daemon->kill();
+      instance.daemon->kill();
       ++figures_.killed;
       break;
     case Trouble::pause:
-      seat.daemon->signal(SIGSTOP);
+      instance.daemon->signal(SIGSTOP);
       ++figures_.frozen;
       break;
     case Trouble::cut:
     case Trouble::lose_replies:
-      seat.link->set(trouble == Trouble::cut ? FaultyLink::Mode::cut : FaultyLink::Mode::lose_replies);
+      instance.link->set(trouble == Trouble::cut ? FaultyLink::Mode::cut : FaultyLink::Mode::lose_replies);
       ++figures_.links_cut;
       break;
     case Trouble::terminate:
-      terminate(seat, "under load");
+      terminate(instance, "under load");
       ++figures_.ended_gently;
       break;
   }
 }
 
-void Fleet::end(Trouble trouble, Seat& seat) {
+void Fleet::end(Trouble trouble, Instance& instance) {
   switch (trouble) {
     case Trouble::kill:
     case Trouble::terminate:
-      seat.daemon->spawn();
+      instance.daemon->spawn();
       break;
     case Trouble::pause:
-      seat.daemon->signal(SIGCONT);
+      instance.daemon->signal(SIGCONT);
       break;
     case Trouble::cut:
     case Trouble::lose_replies:
-      seat.link->set(FaultyLink::Mode::pass);
+      instance.link->set(FaultyLink::Mode::pass);
       break;
   }
 }
@@ -173,60 +173,60 @@ void Fleet::end(Trouble trouble, Seat& seat) {
 /// Asks the former owner, when a client has a reply of the new one. The former owner may refuse, or
 /// say nothing. It must send no value, because the new owner may have changed it, and it must
 /// answer no heartbeat, because the new owner may have declared the member lost.
-void Fleet::hear(Trouble trouble, Seat& seat, LoyalClient& loyal) {
+void Fleet::hear(Trouble trouble, Instance& instance, LoyalClient& loyal) {
   if (trouble == Trouble::kill || trouble == Trouble::terminate) return;
   figures_.deposed_asked += loyal.ask(kProbe, kGets);
   if (trouble == Trouble::pause) {
     pause(random_, 0, 300);
-    seat.daemon->signal(SIGCONT);
+    instance.daemon->signal(SIGCONT);
   }
   const LoyalClient::Heard heard = loyal.listen(kLoyalPatience);
   const std::string newest = std::to_string(probe_);
   if (!heard.values.empty()) {
-    broken(seat,
+    broken(instance,
            "a daemon has answered a read after another one had taken the job over: " +
                heard.values.front() + ", the newest value is " + newest,
            history::Fault::lost);
   }
   if (heard.heartbeats > 0) {
-    broken(seat, "a daemon has answered a heartbeat after another one had taken the job over");
+    broken(instance, "a daemon has answered a heartbeat after another one had taken the job over");
   }
   if (heard.refused == 0 && !heard.ended) {
-    broken(seat, "a daemon that has lost the job says nothing to requests");
+    broken(instance, "a daemon that has lost the job says nothing to requests");
   }
 }
 
-void Fleet::terminate(Seat& seat, const std::string& when) {
-  const auto status = seat.daemon->terminate(kStartPatience);
+void Fleet::terminate(Instance& instance, const std::string& when) {
+  const auto status = instance.daemon->terminate(kStartPatience);
   if (status == 0) return;
-  broken(seat, "SIGTERM " + when + ": " + (status ? describe_end(*status) : "it does not end"));
+  broken(instance, "SIGTERM " + when + ": " + (status ? describe_end(*status) : "it does not end"));
 }
 
 void Fleet::restart(const std::string& when) {
-  for (Seat& seat : seats_) {
-    terminate(seat, when);
-    seat.daemon->spawn();
+  for (Instance& instance : instances_) {
+    terminate(instance, when);
+    instance.daemon->spawn();
     wait_until_all_serve();
   }
   visit_(addresses());
 }
 
 void Fleet::end() {
-  for (Seat& seat : seats_) terminate(seat, "at the end");
+  for (Instance& instance : instances_) terminate(instance, "at the end");
 }
 
 void Fleet::wait_until_all_serve() {
   const auto deadline =
       std::chrono::steady_clock::now() + kStartPatience + 2 * std::chrono::seconds(options_.lease);
-  for (const Seat& seat : seats_) {
-    while (!serves(seat)) {
-      if (const auto status = seat.daemon->ended()) {
+  for (const Instance& instance : instances_) {
+    while (!serves(instance)) {
+      if (const auto status = instance.daemon->ended()) {
         ++figures_.failed_restarts;
-        broken(seat, "the daemon ended by itself: " + describe_end(*status));
+        broken(instance, "the daemon ended by itself: " + describe_end(*status));
       }
       if (std::chrono::steady_clock::now() > deadline) {
         ++figures_.failed_restarts;
-        broken(seat, "the daemon does not serve again");
+        broken(instance, "the daemon does not serve again");
       }
       std::this_thread::sleep_for(20ms);
     }
@@ -234,17 +234,17 @@ void Fleet::wait_until_all_serve() {
 }
 
 /// Whether the daemon is in the fleet: it serves the job, or says who does.
-bool Fleet::serves(const Seat& seat) const {
+bool Fleet::serves(const Instance& instance) const {
   try {
-    const LoyalClient visitor(seat.daemon->address(), kJob, kLoyalPatience);
+    const LoyalClient visitor(instance.daemon->address(), kJob, kLoyalPatience);
     return visitor.welcome() || visitor.welcome().error().code == Code::not_owner;
   } catch (const std::runtime_error&) {
     return false;
   }
 }
 
-void Fleet::broken(const Seat& seat, const std::string& text, history::Fault fault) {
-  throw Broken(seat.daemon->address() + ": " + text + "\n" + seat.daemon->last_words(), fault);
+void Fleet::broken(const Instance& instance, const std::string& text, history::Fault fault) {
+  throw Broken(instance.daemon->address() + ": " + text + "\n" + instance.daemon->last_words(), fault);
 }
 
 }  // namespace c10dd::torture

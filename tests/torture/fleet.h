@@ -34,30 +34,30 @@ class Fleet final : public Deployment {
 
  private:
   /// A daemon with its own way to Redis.
-  struct Seat {
+  struct Instance {
     std::unique_ptr<test::FaultyLink> link;
     std::unique_ptr<Daemon> daemon;
   };
   enum class Trouble : std::uint8_t { kill, pause, cut, lose_replies, terminate };
 
-  Seat& owner(const Client& client);
+  Instance& owner(const Client& client);
   void trouble(Client& client);
   void forget();
-  void begin(Trouble trouble, Seat& seat);
-  void end(Trouble trouble, Seat& seat);
-  void hear(Trouble trouble, Seat& seat, LoyalClient& loyal);
-  std::pair<Seat*, std::unique_ptr<LoyalClient>> server_of(const std::string& job);
-  void terminate(Seat& seat, const std::string& when);
+  void begin(Trouble trouble, Instance& instance);
+  void end(Trouble trouble, Instance& instance);
+  void hear(Trouble trouble, Instance& instance, LoyalClient& loyal);
+  std::pair<Instance*, std::unique_ptr<LoyalClient>> server_of(const std::string& job);
+  void terminate(Instance& instance, const std::string& when);
   void wait_until_all_serve();
-  bool serves(const Seat& seat) const;
-  [[noreturn]] void broken(const Seat& seat, const std::string& text,
+  bool serves(const Instance& instance) const;
+  [[noreturn]] void broken(const Instance& instance, const std::string& text,
                            history::Fault fault = history::Fault::other);
 
   const FleetOptions options_;
   sim::Random random_;
   const Visit visit_;
   store::RedisServer redis_;
-  std::vector<Seat> seats_;
+  std::vector<Instance> instances_;
   std::uint64_t probe_ = 0;  ///< value of the key that clients of the former owner ask for
 };
 
