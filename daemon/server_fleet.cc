@@ -205,10 +205,10 @@ asio::awaitable<Result<JobPlaces>> ServerOperations::look_for(const std::string&
   if (owners.size() != runs.size()) {
     co_return core::unavailable("the directory of jobs changes all the time; ask again");
   }
-  const core::Whereabouts where = core::whereabouts(runs, owners, *directory.fleet());
+  const core::RunOwners where = core::run_owners(runs, owners, *directory.fleet());
   if (where.undecided) co_return *where.undecided;
   places.here = !served.empty() || !where.claimable.empty() || where.elsewhere.empty();
-  for (const core::Whereabouts::Elsewhere& other : where.elsewhere) {
+  for (const core::RunOwners::Elsewhere& other : where.elsewhere) {
     places.elsewhere.push_back(peer_of(*directory.fleet(), other.process));
   }
   for (const NamedRun& run : where.claimable) {

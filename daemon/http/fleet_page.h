@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "daemon/core/host/job_slot.h"
-#include "daemon/core/host/whereabouts.h"
+#include "daemon/core/host/run_owners.h"
 #include "daemon/http/http_wire.h"
 
 namespace c10dd::daemon {

@@ -22,7 +22,7 @@ RunOwner owner_of(const Directory::NamedRun& run, const std::optional<store::Own
                   const FleetView& fleet);
 
 /// What a daemon does about a request for these runs, none of which it serves now.
-struct Whereabouts {
+struct RunOwners {
   struct Elsewhere {
     std::uint64_t process = 0;
     std::vector<Directory::NamedRun> runs;
@@ -36,7 +36,7 @@ struct Whereabouts {
   std::optional<Failure> undecided;
 };
 /// `owners` has the owner of each run, as read after `fleet`, or with it.
-Whereabouts whereabouts(const std::vector<Directory::NamedRun>& runs,
+RunOwners run_owners(const std::vector<Directory::NamedRun>& runs,
                         const std::vector<std::optional<store::Owner>>& owners,
                         const FleetView& fleet);
 

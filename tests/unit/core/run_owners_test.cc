@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a daemon looks for the runs of a job, and to whom they may be moved.
-#include "daemon/core/host/whereabouts.h"
+#include "daemon/core/host/run_owners.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@ using std::chrono::seconds;
 using NamedRun = Directory::NamedRun;
 
 /// This daemon is 1; 2 beats, 3 has been silent for the time that a test says, 4 shuts down.
-class WhereaboutsTest : public testing::Test {
+class RunOwnersTest : public testing::Test {
  protected:
-  WhereaboutsTest() { read(); }
+  RunOwnersTest() { read(); }
 
   void read() {
     ++beats_;
@@ -29,10 +29,10 @@ class WhereaboutsTest : public testing::Test {
       read();
     }
   }
-  Whereabouts of(const std::vector<std::optional<store::Owner>>& owners) const {
+  RunOwners of(const std::vector<std::optional<store::Owner>>& owners) const {
     std::vector<NamedRun> runs;
     for (std::size_t n = 0; n < owners.size(); ++n) runs.push_back({"a", "r", n + 1});
-    return whereabouts(runs, owners, view_);
+    return run_owners(runs, owners, view_);
   }
   std::string refusal(const std::string& address) const {
     const Result<store::DaemonFacts> target = target_of_move(address, view_);
@@ -45,8 +45,8 @@ class WhereaboutsTest : public testing::Test {
   std::uint64_t beats_ = 0;
 };
 
-TEST_F(WhereaboutsTest, SortsRunsByWhoMayServeThem) {
-  const Whereabouts found = of({std::nullopt, store::Owner{1, 1}, store::Owner{1, 2},
+TEST_F(RunOwnersTest, SortsRunsByWhoMayServeThem) {
+  const RunOwners found = of({std::nullopt, store::Owner{1, 1}, store::Owner{1, 2},
                                 store::Owner{5, 77}, store::Owner{2, 2}});
   ASSERT_EQ(found.claimable.size(), 3U);
   EXPECT_EQ(found.claimable[0].number, 1U) << "nobody owns it";
@@ -58,10 +58,10 @@ TEST_F(WhereaboutsTest, SortsRunsByWhoMayServeThem) {
   EXPECT_FALSE(found.undecided);
 }
 
-TEST_F(WhereaboutsTest, WaitsForASilentOwnerAndThenTakesOver) {
+TEST_F(RunOwnersTest, WaitsForASilentOwnerAndThenTakesOver) {
   EXPECT_EQ(of({store::Owner{1, 3}}).elsewhere.size(), 1U);
   pass(2);
-  const Whereabouts silent = of({store::Owner{1, 3}});
+  const RunOwners silent = of({store::Owner{1, 3}});
   ASSERT_TRUE(silent.undecided);
   EXPECT_EQ(silent.undecided->code, Code::unavailable);
   EXPECT_GT(silent.undecided->retry_after, Duration(0));
@@ -73,13 +73,13 @@ TEST_F(WhereaboutsTest, WaitsForASilentOwnerAndThenTakesOver) {
   EXPECT_EQ(of({store::Owner{1, 3}}).claimable.size(), 1U);
 }
 
-TEST_F(WhereaboutsTest, WaitsForADaemonThatShutsDown) {
-  const Whereabouts found = of({store::Owner{1, 4}});
+TEST_F(RunOwnersTest, WaitsForADaemonThatShutsDown) {
+  const RunOwners found = of({store::Owner{1, 4}});
   ASSERT_TRUE(found.undecided);
   EXPECT_NE(found.undecided->detail.find("host4:1, which is shutting down"), std::string::npos);
 }
 
-TEST_F(WhereaboutsTest, NamesTheOwnerOfARun) {
+TEST_F(RunOwnersTest, NamesTheOwnerOfARun) {
   const RunOwner other = owner_of({"a", "", 1}, store::Owner{5, 2}, view_);
   EXPECT_EQ(other.addresses, std::vector<std::string>{"host2:1"});
   EXPECT_FALSE(other.here);
@@ -88,7 +88,7 @@ TEST_F(WhereaboutsTest, NamesTheOwnerOfARun) {
   EXPECT_FALSE(owner_of({"a", "", 1}, std::nullopt, view_).owner);
 }
 
-TEST_F(WhereaboutsTest, AJobIsMovedOnlyToADaemonThatCanServeIt) {
+TEST_F(RunOwnersTest, AJobIsMovedOnlyToADaemonThatCanServeIt) {
   EXPECT_EQ(target_of_move("host2:1", view_)->process, 2U);
   EXPECT_EQ(target_of_move("host1:1", view_)->process, 1U) << "this daemon";
   EXPECT_EQ(refusal("host9:1"),
@@ -103,7 +103,7 @@ TEST_F(WhereaboutsTest, AJobIsMovedOnlyToADaemonThatCanServeIt) {
             "use one of: host1:1, host2:1");
 }
 
-TEST_F(WhereaboutsTest, ADeadDaemonDoesNotHideTheOneThatHasItsAddressNow) {
+TEST_F(RunOwnersTest, ADeadDaemonDoesNotHideTheOneThatHasItsAddressNow) {
   pass(5);
   store::DaemonRow next = row(5, 1);
   next.facts.addresses = {"host3:1"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/core/host/whereabouts.h"
+#include "daemon/core/host/run_owners.h"
 
 #include <algorithm>
 #include <map>
@@ -41,10 +41,10 @@ RunOwner owner_of(const Directory::NamedRun& run, const std::optional<store::Own
   return out;
 }
 
-Whereabouts whereabouts(const std::vector<Directory::NamedRun>& runs,
+RunOwners run_owners(const std::vector<Directory::NamedRun>& runs,
                         const std::vector<std::optional<store::Owner>>& owners,
                         const FleetView& fleet) {
-  Whereabouts out;
+  RunOwners out;
   std::map<std::uint64_t, std::vector<Directory::NamedRun>> elsewhere;
   for (std::size_t n = 0; n < runs.size(); ++n) {
     const Directory::NamedRun& run = runs[n];
