@@ -88,7 +88,7 @@ struct Claim {
 };
 
 /// A row of job 0 that a claim of another job depends on. No key: the claim does not depend on one.
-struct Witness {
+struct Precondition {
   Bytes key;
   Bytes value;
 };
@@ -114,9 +114,9 @@ struct Holder {
 struct ClaimTerms {
   /// The incarnation of the directory that the caller has read. If it is not there, the state was
   /// erased or replaced: the engine must not begin jobs anew under numbers that were given out.
-  Witness state = {};
+  Precondition state = {};
   /// The entry of the job in the directory. If it is not there, the job was retired.
-  Witness entry = {};
+  Precondition entry = {};
   /// An owner that the caller may depose, because it was silent for its lease. If the owner has
   /// sent a heartbeat since, or if it is not the owner any more, the claim fails.
   std::optional<Holder> over = {};
@@ -223,7 +223,7 @@ class Engine {
   /// Removes the rows of a job, and all else that the engine keeps for it, if job 0 has `mark`. The
   /// directory must no longer have the entry of the job, so that nobody can claim it. Does nothing
   /// if the mark is not there. Only for shared engines.
-  virtual Result<void> forget(JobNumber job, const Witness& mark) {
+  virtual Result<void> forget(JobNumber job, const Precondition& mark) {
     return failure(Code::unsupported, "job {}: engine {} is not shared; mark {}", job, name(),
                    mark.key);
   }

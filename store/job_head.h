@@ -36,8 +36,8 @@ inline Failure not_owner(const Ownership& owner) {
                  owner.job, owner.epoch);
 }
 
-/// The failure of a claim whose witness is missing.
-inline Failure no_witness(JobNumber job) {
+/// The failure of a claim whose precondition is missing.
+inline Failure precondition_failed(JobNumber job) {
   return failure(Code::state_rolled_back,
                  "job {} cannot be claimed: the engine does not have the directory of jobs that "
                  "this daemon has read; its state was erased or replaced",

@@ -56,7 +56,7 @@ class MemoryEngine final : public Engine {
   using Engine::claim;
   Result<ClaimReply> claim(JobNumber job, const ClaimTerms& terms) override {
     if (without_owner(job)) return ClaimReply(Claim{0, memory_->jobs[0].head.revision});
-    if (!has(terms.state)) return no_witness(job);
+    if (!has(terms.state)) return precondition_failed(job);
     if (!has(terms.entry)) return ClaimReply(Gone{});
     if (const auto held = holder_of(job); held && held != terms.over) return ClaimReply(*held);
     JobRows& of = memory_->jobs[job];
@@ -90,7 +90,7 @@ class MemoryEngine final : public Engine {
     return owned;
   }
 
-  Result<void> forget(JobNumber job, const Witness& mark) override {
+  Result<void> forget(JobNumber job, const Precondition& mark) override {
     if (!shared_) return Engine::forget(job, mark);
     if (has(mark)) memory_->jobs.erase(job);
     return {};
@@ -149,7 +149,7 @@ class MemoryEngine final : public Engine {
   bool without_owner(JobNumber job) const { return shared_ && job == 0; }
 
   /// Returns whether the directory has a row. No key: there is nothing to check.
-  bool has(const Witness& row) const {
+  bool has(const Precondition& row) const {
     if (row.key.empty()) return true;
     const auto directory = memory_->jobs.find(0);
     if (directory == memory_->jobs.end()) return false;

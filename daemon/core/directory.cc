@@ -65,14 +65,14 @@ Result<void> Directory::restore(const Row& row) {
   return {};
 }
 
-Row Directory::witness() const { return {Row::Kind::put, "i", number_value(incarnation_)}; }
+Row Directory::precondition() const { return {Row::Kind::put, "i", number_value(incarnation_)}; }
 
 Effects Directory::resume(std::uint64_t random, bool renew, TimePoint now) {
   Effects out;
   if (incarnation_ == 0 || renew) {
     incarnation_ = random == 0 ? 1 : random;
     ++revision_;
-    out.rows.push_back(witness());
+    out.rows.push_back(precondition());
   }
   for (const auto& [number, name] : names_) {
     if (name.second.empty()) continue;
@@ -300,7 +300,7 @@ Result<void> Directory::follow_row(const RowView& row) {
 
 Rows Directory::rows() const {
   Rows rows;
-  rows.push_back(witness());
+  rows.push_back(precondition());
   rows.push_back({Row::Kind::put, "n", number_value(next_)});
   for (const auto& [number, name] : names_) rows.push_back(entry_row(number));
   for (const JobNumber number : marks_) rows.push_back(mark_of(number));

@@ -142,7 +142,7 @@ class Directory {
   std::vector<NamedRun> entries(const std::string& job) const;
   std::uint64_t incarnation() const { return incarnation_; }
   /// Returns the row that has the incarnation.
-  Row witness() const;
+  Row precondition() const;
   Revision revision() const { return revision_; }
 
  private:

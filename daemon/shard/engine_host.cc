@@ -86,7 +86,7 @@ Result<void> EngineHost::adopt(std::unique_ptr<store::Engine> engine, Shards& sh
   Result<Opened> opened = with_directory(std::move(engine), options_, directory_.job_time(), *loss);
   if (!opened) return opened.error();
   if (fleet_ && !loss->why.empty()) {
-    Result<void> told = fleet_->accept_loss(opened->directory->witness().value);
+    Result<void> told = fleet_->accept_loss(opened->directory->precondition().value);
     if (!told) return told;
   }
   take(std::move(*opened));
@@ -121,7 +121,7 @@ Result<void> EngineHost::join_fleet(std::vector<std::string> addresses) {
           [this] { return commit_age(); },
           [this] { return std::string(engine_.commit ? engine_.commit->engine().server() : ""); },
           [this](const std::string& why) { report_lost(engine_.state.generation, why); },
-          [this] { return engine_.state.witness.value; },
+          [this] { return engine_.state.precondition.value; },
           [this](const std::string& durability) {
             durability_name_ = durability;
             metrics_.durability(durability);
@@ -142,8 +142,8 @@ void EngineHost::take(Opened opened) {
   const store::Engine& engine = opened.commit->engine();
   ++engine_.state.generation;
   engine_.state.incarnation = opened.directory->incarnation();
-  Row witness = opened.directory->witness();
-  engine_.state.witness = {std::move(witness.key), std::move(witness.value)};
+  Row precondition = opened.directory->precondition();
+  engine_.state.precondition = {std::move(precondition.key), std::move(precondition.value)};
   durability_name_ = engine.durability();
   metrics_.durability(durability_name_);
   engine_.state.shared = engine.shared();

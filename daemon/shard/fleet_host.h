@@ -30,7 +30,7 @@ class FleetHost final : private core::FleetMember::Shell {
     std::function<Duration()> commit_age;              ///< see GroupCommit::oldest()
     std::function<std::string()> server;               ///< see store::Engine::server()
     std::function<void(const std::string& why)> lose;  ///< closes it and opens it again
-    std::function<Bytes()> incarnation;                ///< value of Directory::witness()
+    std::function<Bytes()> incarnation;                ///< value of Directory::precondition()
     /// Takes note that the server has other settings, see store::ServerState.
     std::function<void(const std::string& durability)> durability;
   };

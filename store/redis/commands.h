@@ -80,7 +80,7 @@ std::optional<Owner> parse_redis_owner(std::string_view name);
 /// KEYS = {head, rows, rows of job 0, fleet, jobs}. ARGV = {number of the job, process, key and
 /// value of ClaimTerms::state, key and value of ClaimTerms::entry, name and heartbeats of
 /// ClaimTerms::over, kEpochStarts}; what is not there is empty. Returns {epoch, rev, starts}, or
-/// {"held", owner, heartbeats}, or one word: "witness" if job 0 does not have the state, "gone" if
+/// {"held", owner, heartbeats}, or one word: "precondition" if job 0 does not have the state, "gone" if
 /// it does not have the entry, "head" if the job has rows but no head, or was claimed before and
 /// has no head.
 extern const std::string_view kRedisClaimScript;

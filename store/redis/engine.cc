@@ -151,7 +151,7 @@ class RedisEngine final : public Engine {
     return given->integer == 1 ? Result<void>() : not_owner(owner);
   }
 
-  Result<void> forget(JobNumber job, const Witness& mark) override {
+  Result<void> forget(JobNumber job, const Precondition& mark) override {
     Result<RedisReply> gone = client_->call(
         {"EVAL", kRedisForgetScript, "4", head_key(job), rows_key(job), rows_key(0),
          redis_jobs_key(client_->address().prefix), std::to_string(job), mark.key, mark.value});
@@ -338,7 +338,7 @@ class RedisEngine final : public Engine {
 
   Result<ClaimReply> refused_claim(JobNumber job, const RedisReply& reply, std::string_view why) {
     if (why == "gone") return ClaimReply(Gone{});
-    if (why == "witness") return no_witness(job);
+    if (why == "precondition") return precondition_failed(job);
     if (why != "head") return client_->unexpected("a claim", reply);
     return failure(Code::malformed,
                    "{}job {} was claimed before, but has no head in {}: it was erased or evicted; "

@@ -11,7 +11,7 @@ local head, rows, directory = KEYS[1], KEYS[2], KEYS[3]
 local function differs(key, value)
   return key ~= '' and redis.call('HGET', directory, key) ~= value
 end
-if differs(ARGV[3], ARGV[4]) then return {'witness'} end
+if differs(ARGV[3], ARGV[4]) then return {'precondition'} end
 if differs(ARGV[5], ARGV[6]) then return {'gone'} end
 if redis.call('HEXISTS', head, 'rev') == 0 and
     (redis.call('HLEN', rows) > 0 or redis.call('SISMEMBER', KEYS[5], ARGV[1]) == 1) then

@@ -290,8 +290,8 @@ class Frames(unittest.TestCase):
 
 class Messages(unittest.TestCase):
     def test_half_messages_take_a_bounded_part_and_others_are_served(self):
-        with budgeted() as daemon, contextlib.closing(tcpstore.Client(daemon.address)) as witness:
-            self.assertEqual(1, witness.join())
+        with budgeted() as daemon, contextlib.closing(tcpstore.Client(daemon.address)) as observer:
+            self.assertEqual(1, observer.join())
             before = daemon.resident_bytes()
             alone = Load(daemon.address, TcpStoreCalls).p99()
             peak = Peak(daemon)
@@ -313,7 +313,7 @@ class Messages(unittest.TestCase):
             self.assertGreater(crowd.closed, 0)
             self.assertRegex(daemon.errors(), "event=refused .*code=quota_exceeded .*hold [0-9]+ bytes "
                                               f".* limit {BUDGET} ")
-            self.assertEqual(b"v" * 100, witness.get(b"/mine"), "all were in one run")
+            self.assertEqual(b"v" * 100, observer.get(b"/mine"), "all were in one run")
             self.assertNotIn("plain-2", daemon.errors())
 
 

@@ -133,9 +133,9 @@ class Story:
         self.connections = list(self.all)
         self.steps = []
         # Keeps the run of c10dd: it ends with its last connection that has sent a request.
-        self.witness = Connection(port, opcodes)
-        self.all.append(self.witness)
-        self.fence(self.witness)
+        self.observer = Connection(port, opcodes)
+        self.all.append(self.observer)
+        self.fence(self.observer)
 
     def key(self):
         return self.random.choice([b"/a", b"/b", b"/c", b"/default_pg/0//cpu//0/x", b"/\xc3\xa9"])
@@ -367,7 +367,7 @@ class Story:
         for _ in range(steps):
             self.step()
         logs = [one.log + one.rest() if one in self.connections else one.log for one in self.all]
-        for one in [*self.connections, self.witness]:
+        for one in [*self.connections, self.observer]:
             one.socket.close()
         return logs
 

@@ -73,13 +73,13 @@ bool Daemon::adopt(const core::AcceptedLoss& loss) {
   }
   queue_ = std::make_shared<DiskQueue>(world_, disk_, engine_);
   intact_ = std::make_shared<bool>(true);
-  witness_ = read->directory->witness();
+  precondition_ = read->directory->precondition();
   if (!loss.why.empty()) {
-    static_cast<void>(link_.fleet()->accept_rollback(witness_.value));
-    member_->watch().accept(witness_.value);
+    static_cast<void>(link_.fleet()->accept_rollback(precondition_.value));
+    member_->watch().accept(precondition_.value);
   }
   const core::EngineState engine{++generation_, read->directory->incarnation(), swarm_.shared,
-                                 false,         {witness_.key, witness_.value}, swarm_.fleet()};
+                                 false,         {precondition_.key, precondition_.value}, swarm_.fleet()};
   directory_->opened(std::move(read->directory), engine.generation);
   if (member_) member_->engine_opened();
   for (const auto& shard : shards_) {

@@ -131,7 +131,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   void remove(std::uint64_t process, std::uint64_t beats) override;
   void report_rollback(const std::string& what) override;
   Duration commit_age() const override;
-  Bytes incarnation() const override { return witness_.value; }
+  Bytes incarnation() const override { return precondition_.value; }
   void lose_engine(const std::string& why) override { report_lost(generation_, why); }
   void tell(const core::FleetNews& news) override;
   void report(const core::FleetEvent& event) override;
@@ -167,7 +167,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   core::FleetLink link_;                       ///< not used without a fleet
   std::unique_ptr<core::FleetMember> member_;  ///< null without a fleet
   core::AcceptedLoss accepted_;                ///< at the start
-  Row witness_;
+  Row precondition_;
   std::shared_ptr<DiskQueue> queue_;
   std::shared_ptr<bool> intact_;
   std::uint64_t generation_ = 0;

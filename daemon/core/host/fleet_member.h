@@ -52,7 +52,7 @@ class FleetMember {
     virtual void report_rollback(const std::string& what) = 0;
     /// Returns the age of the oldest commit that has not ended; 0 if there is none.
     virtual Duration commit_age() const = 0;
-    /// Returns the value of Directory::witness() of the open engine.
+    /// Returns the value of Directory::precondition() of the open engine.
     virtual Bytes incarnation() const = 0;
     /// Closes the engine, calls engine_lost(), and opens the engine again as soon as may_open().
     virtual void lose_engine(const std::string& why) = 0;

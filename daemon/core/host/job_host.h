@@ -54,7 +54,7 @@ struct EngineState {
   std::uint64_t incarnation = 0;  ///< of the state
   bool shared = false;            ///< several daemons use the engine, so reads wait for ownership
   bool is_volatile = false;       ///< the engine is in memory only, so it gets no rows
-  store::Witness witness = {};    ///< for claims: see core::Directory::witness()
+  store::Precondition precondition = {};    ///< for claims: see core::Directory::precondition()
   /// The daemon has joined a fleet: it serves jobs only while its lease holds, and other daemons
   /// may own jobs.
   bool in_fleet = false;
@@ -85,7 +85,7 @@ struct JobLocation {
   JobNumber number = 0;
   std::uint64_t generation = 0;  ///< of the engine
   std::uint64_t lookup = 0;      ///< lookup number of the job; see directory_host.h
-  store::Witness entry = {};     ///< in a fleet: ClaimTerms::entry
+  store::Precondition entry = {};     ///< in a fleet: ClaimTerms::entry
 };
 
 // ---- events of a host, for metrics and the log -------------------------------------------------

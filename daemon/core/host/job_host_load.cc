@@ -21,7 +21,7 @@ constexpr auto kDamagedPause = std::chrono::minutes(1);
 
 void JobHost::load(const JobRef& slot, std::optional<store::Holder> over) {
   shell_.load(slot, std::make_shared<store::JobLoad>(
-                        slot->number, store::ClaimTerms{engine_->witness, slot->entry, over}));
+                        slot->number, store::ClaimTerms{engine_->precondition, slot->entry, over}));
 }
 
 /// Handles the reply to a claim that the engine has refused: the job is gone, or another daemon

@@ -10,7 +10,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns the value of Directory::witness() as the log shows the incarnation.
+/// Returns the value of Directory::precondition() as the log shows the incarnation.
 std::string name_of(const Bytes& incarnation) {
   if (incarnation.empty()) return "none";
   RowKeyReader value(incarnation);

@@ -157,9 +157,9 @@ class HostWorld : private DirectoryHost::Shell {
   void open() {
     auto read = read_directory(*engine, limits, 7, directory->job_time());
     ASSERT_TRUE(read);
-    const Row witness = read->directory->witness();
+    const Row precondition = read->directory->precondition();
     const EngineState state{++generation, read->directory->incarnation(), shared_,
-                            is_volatile_, {witness.key, witness.value},   fleet != nullptr};
+                            is_volatile_, {precondition.key, precondition.value},   fleet != nullptr};
     directory->opened(std::move(read->directory), generation);
     for (const auto& loop : loops) loop->host.engine_opened(state);
   }

@@ -59,13 +59,13 @@ TEST_P(EngineContract, AClaimTellsWhereEpochsBegan) {
   }
 }
 
-TEST_P(EngineContract, AClaimNeedsItsWitness) {
+TEST_P(EngineContract, AClaimNeedsItsPrecondition) {
   const Epoch directory = claim(0).epoch;
   ASSERT_EQ(commit({0, directory, 0, 1, {put("i", "one")}}), Outcome::durable);
   const ClaimTerms right{.state = {"i", "one"}};
   EXPECT_TRUE(engine_->claim(kJob, right));
   if (GetParam() == "rocksdb") return;  // nobody else can change its state
-  for (const Witness& wrong : {Witness{"i", "two"}, Witness{"n", "one"}}) {
+  for (const Precondition& wrong : {Precondition{"i", "two"}, Precondition{"n", "one"}}) {
     EXPECT_EQ(engine_->claim(8, {.state = wrong}).error().code, Code::state_rolled_back);
   }
   EXPECT_TRUE(engine_->claim(kJob, right)) << "the engine goes on";

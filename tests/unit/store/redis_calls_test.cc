@@ -78,7 +78,7 @@ TEST_F(RedisCalls, AClaimMeansWhatItsReplySays) {
   server_.say("claim", {{array({"5", "9", "3 4 5 9"})},
                         {array({"held", "4:00000000000000ff", "77"})},
                         {array({"gone"})},
-                        {array({"witness"})},
+                        {array({"precondition"})},
                         {array({"head"})},
                         {"-ERR no\r\n"}});
   const ClaimReply claimed = engine_->claim(6, {}).value();
