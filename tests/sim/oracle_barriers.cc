@@ -66,7 +66,7 @@ bool is_of_one_call(const Op& op) {
 
 /// Checks that all calls have one outcome: released, or broken for one reason. Ranks that disagree
 /// break a barrier, unless it was released before.
-Judgement judge_outcome(const Records& records, const BarrierState& barrier) {
+OptionalViolation judge_outcome(const Records& records, const BarrierState& barrier) {
   const Op* broken = nullptr;
   const Op* released = nullptr;
   const Op* refused = nullptr;
@@ -91,7 +91,7 @@ Judgement judge_outcome(const Records& records, const BarrierState& barrier) {
 
 /// Checks that no rank is released with the others that arrives when the generation is known to
 /// have ended.
-Judgement judge_bound(const BarrierState& barrier) {
+OptionalViolation judge_bound(const BarrierState& barrier) {
   if (barrier.first_release == kNever) return std::nullopt;
   for (const auto& [rank, order] : barrier.first_call) {
     if (order < barrier.over) continue;
@@ -102,7 +102,7 @@ Judgement judge_bound(const BarrierState& barrier) {
   return std::nullopt;
 }
 
-Judgement judge_barrier(const Records& records, const BarrierState& barrier) {
+OptionalViolation judge_barrier(const Records& records, const BarrierState& barrier) {
   for (const Op* op : barrier.calls) {
     if (records.cut_off.contains(op->client)) continue;  // it may be released with a later launch
     if (op->good()) {
@@ -168,7 +168,7 @@ class Endings {
 
 }  // namespace
 
-Judgement judge_barriers(const Records& records) {
+OptionalViolation judge_barriers(const Records& records) {
   using Key =
       std::tuple<std::string, std::uint64_t, std::string, bool, std::uint64_t, std::uint64_t>;
   std::map<Key, BarrierState> barriers;

@@ -96,7 +96,7 @@ bool explained(const Records& records, const Op& op, Logs& logs) {
 
 }  // namespace
 
-Judgement judge_errors(const Records& records) {
+OptionalViolation judge_errors(const Records& records) {
   Logs logs;
   for (const Op& op : records.ops) {
     if (!explained(records, op, logs)) return Violation{"errors", describe(op)};
@@ -104,7 +104,7 @@ Judgement judge_errors(const Records& records) {
   return std::nullopt;
 }
 
-Judgement violation_of(const char* oracle, const std::string& job,
+OptionalViolation violation_of(const char* oracle, const std::string& job,
                        const history::Findings& findings) {
   if (findings.empty()) return std::nullopt;
   std::string text = job + ": " + findings.front().text;
@@ -112,8 +112,8 @@ Judgement violation_of(const char* oracle, const std::string& job,
   return Violation{oracle, text};
 }
 
-Judgement judge(const Records& records, std::uint64_t* undecided) {
-  using Judge = Judgement (*)(const Records&);
+OptionalViolation judge(const Records& records, std::uint64_t* undecided) {
+  using Judge = OptionalViolation (*)(const Records&);
   for (const Judge one : {judge_errors, judge_barriers, judge_generations, judge_losses,
                           judge_queues, judge_watches, judge_launches}) {
     if (auto bad = one(records)) return bad;

@@ -30,7 +30,7 @@ bool all_again(const Formation& before, const Formation& f) {
          });
 }
 
-Judgement judge_size(const Formation& f, const Formation* before) {
+OptionalViolation judge_size(const Formation& f, const Formation* before) {
   const std::set<SessionId> distinct(f.sessions.begin(), f.sessions.end());
   if (distinct.size() != f.sessions.size()) {
     return bad("generations", name_of(f) + ": a session has two ranks");
@@ -47,7 +47,7 @@ Judgement judge_size(const Formation& f, const Formation* before) {
   return std::nullopt;
 }
 
-Judgement judge_successor(const Formation& before, const Formation& f) {
+OptionalViolation judge_successor(const Formation& before, const Formation& f) {
   if (f.round <= before.round) return bad("generations", name_of(f) + ": a round of before");
   if (f.generation == before.generation) {
     if (!f.unbroken) return bad("generations", name_of(f) + ": this generation was over");
@@ -67,7 +67,7 @@ Judgement judge_successor(const Formation& before, const Formation& f) {
   return std::nullopt;
 }
 
-Judgement judge_formations(const GroupHistory& history) {
+OptionalViolation judge_formations(const GroupHistory& history) {
   const Formation* before = nullptr;
   for (const Formation& f : history.formations) {
     if (auto wrong = judge_size(f, before)) return wrong;
@@ -114,7 +114,7 @@ const std::string& group_of(const Request& request) {
   return none;
 }
 
-Judgement judge_joined(const GroupHistory& history, const Op& op, const Joined& told) {
+OptionalViolation judge_joined(const GroupHistory& history, const Op& op, const Joined& told) {
   for (const Formation& f : history.formations) {
     if (f.round != told.round || f.durable >= op.answered) continue;
     const bool same = f.generation == told.generation && f.sessions.size() == told.size &&
@@ -126,7 +126,7 @@ Judgement judge_joined(const GroupHistory& history, const Op& op, const Joined& 
   return bad("generations", describe(op) + ": this decision is not durable");
 }
 
-Judgement judge_page(const Records& records, const GroupHistory& history, const Op& op,
+OptionalViolation judge_page(const Records& records, const GroupHistory& history, const Op& op,
                      const MemberPage& told) {
   const Formation* f = history.list_of(told.generation, op.answered);
   const std::uint64_t asked = std::get<ReadMembers>(op.request).generation;
@@ -146,7 +146,7 @@ Judgement judge_page(const Records& records, const GroupHistory& history, const 
   return std::nullopt;
 }
 
-Judgement judge_told(const Records& records, const GroupHistory& history, const Op& op) {
+OptionalViolation judge_told(const Records& records, const GroupHistory& history, const Op& op) {
   if (const auto* joined = std::get_if<Joined>(&**op.reply)) {
     return judge_joined(history, op, *joined);
   }
@@ -161,7 +161,7 @@ Judgement judge_told(const Records& records, const GroupHistory& history, const 
 }
 
 /// Checks that no later request gets an older status than an earlier one has got.
-Judgement judge_order(const std::vector<const Op*>& ops) {
+OptionalViolation judge_order(const std::vector<const Op*>& ops) {
   std::vector<std::pair<std::uint64_t, const Op*>> told;
   for (const Op* op : ops) told.emplace_back(op->answered, op);
   std::ranges::sort(told);
@@ -193,7 +193,7 @@ Judgement judge_order(const std::vector<const Op*>& ops) {
 
 }  // namespace
 
-Judgement judge_generations(const Records& records) {
+OptionalViolation judge_generations(const Records& records) {
   for (const auto& [job, number] : records.jobs) {
     const GroupLog log(records.log(number));
     std::map<std::string, std::vector<const Op*>> told;

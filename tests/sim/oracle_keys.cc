@@ -12,7 +12,7 @@ bool is_plain(const Bytes& key) { return key.starts_with('s') || key.starts_with
 
 }  // namespace
 
-Judgement judge_keys(const Records& records, std::uint64_t* undecided) {
+OptionalViolation judge_keys(const Records& records, std::uint64_t* undecided) {
   history::Searched searched;
   for (const auto& [job, ops] : records.calls()) {
     history::CallsByKey keys;

@@ -46,7 +46,7 @@ class LaunchJudge {
  public:
   LaunchJudge(const Records& records, const std::string& job) : records_(records), job_(job) {}
 
-  Judgement judge() {
+  OptionalViolation judge() {
     for (const Step& step : records_.log(job_)) {
       for (const Row& row : step.rows) {
         if (row.kind != Row::Kind::put) continue;
@@ -70,7 +70,7 @@ class LaunchJudge {
     std::vector<SessionId> sessions;
   };
 
-  Judgement judge_ended(const Step& step, const Row& row) {
+  OptionalViolation judge_ended(const Step& step, const Row& row) {
     const auto ended = wire::decode<core::EndedRow>(row.value);
     if (!ended || !ended->replaced) return std::nullopt;
     core::RowKeyReader key(row.key);
@@ -102,7 +102,7 @@ class LaunchJudge {
     broken_[outcome->failure.detail] = {&step, std::move(outcome->sessions)};
   }
 
-  Judgement judge_call(const Op& op) const {
+  OptionalViolation judge_call(const Op& op) const {
     const auto over = replaced_.find(op.session);
     const bool goes_on = op.good() && over != replaced_.end() && op.invoked > over->second;
     if (goes_on) {
@@ -153,7 +153,7 @@ class LaunchJudge {
 
 }  // namespace
 
-Judgement judge_launches(const Records& records) {
+OptionalViolation judge_launches(const Records& records) {
   for (const auto& [job, number] : records.jobs) {
     if (auto bad = LaunchJudge(records, job).judge()) return bad;
   }

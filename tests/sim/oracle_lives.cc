@@ -17,7 +17,7 @@ class LifeJudge {
  public:
   LifeJudge(const Records& records, const std::string& job) : records_(records), job_(job) {}
 
-  Judgement judge() {
+  OptionalViolation judge() {
     for (const Step& step : records_.log(job_)) {
       for (const Row& row : step.rows) {
         if (row.key.empty() || row.key[0] != 'k') continue;
@@ -52,7 +52,7 @@ class LifeJudge {
   }
 
   /// Judges the end of a key in a step without a call, or in the step of a hello or goodbye.
-  Judgement judge_end(const Step& step, const Bytes& key) const {
+  OptionalViolation judge_end(const Step& step, const Bytes& key) const {
     const auto it = alive_.find(key);
     if (it == alive_.end() || step.sequence != 0) return std::nullopt;
     const core::KeyRow& row = it->second.row;
@@ -76,7 +76,7 @@ class LifeJudge {
 
 }  // namespace
 
-Judgement judge_lives(const Records& records) {
+OptionalViolation judge_lives(const Records& records) {
   for (const auto& [job, number] : records.jobs) {
     if (auto bad = LifeJudge(records, job).judge()) return bad;
   }

@@ -47,7 +47,7 @@ class LogJudge {
     }
   }
 
-  Judgement judge() {
+  OptionalViolation judge() {
     for (const Step& step : records_.log(job_)) {
       if (auto bad = judge_step(step)) return bad;
     }
@@ -60,7 +60,7 @@ class LogJudge {
   }
 
  private:
-  Judgement violation(const char* oracle, const std::string& text) const {
+  OptionalViolation violation(const char* oracle, const std::string& text) const {
     return Violation{oracle, job_ + ": " + text};
   }
 
@@ -88,7 +88,7 @@ class LogJudge {
     return named;
   }
 
-  Judgement judge_step(const Step& step) {
+  OptionalViolation judge_step(const Step& step) {
     const std::set<Bytes> named = take_rows(step);
     const auto it = named_.find({step.session, step.sequence});
     const Op* op = step.sequence == 0 || it == named_.end() ? nullptr : it->second;
@@ -119,7 +119,7 @@ class LogJudge {
     return text;
   }
 
-  Judgement judge_call(const Step& step, const Op& op) {
+  OptionalViolation judge_call(const Step& step, const Op& op) {
     if (!found_.insert(&op).second) {
       return violation("exactly_once", describe(op) + " is durable twice, again at revision " +
                                            std::to_string(step.revision));
@@ -158,7 +158,7 @@ class LogJudge {
 
 }  // namespace
 
-Judgement judge_log(const Records& records) {
+OptionalViolation judge_log(const Records& records) {
   for (const auto& [job, number] : records.jobs) {
     if (auto bad = LogJudge(records, job).judge()) return bad;
   }

@@ -32,7 +32,7 @@ class LossJudge {
  public:
   explicit LossJudge(const Records& records) : records_(records), policy_(*records.group_policy) {}
 
-  Judgement judge(const Loss& loss) const {
+  OptionalViolation judge(const Loss& loss) const {
     if (due(loss) && thinks_it_lives(loss)) {
       return Violation{"losses", text_of(loss) + ": its process still counts itself as a member, " +
                                      text_of(loss.unconfirmed) + " after it was confirmed"};
@@ -59,7 +59,7 @@ class LossJudge {
   }
 
   /// Checks that a loss that was due has not come too late.
-  Judgement late(const Loss& loss) const {
+  OptionalViolation late(const Loss& loss) const {
     const Duration back = records_.fleet ? limits::kTakeoverGrace + policy_.ttl
                                          : std::max<Duration>(limits::kRestartGrace, policy_.ttl);
     const Duration most = !loss.silent ? back : loss.away ? policy_.grace : policy_.ttl;
@@ -97,7 +97,7 @@ class NewsJudge {
   NewsJudge(const Records& records, const std::string& job)
       : records_(records), job_(job), log_(records.log(job)) {}
 
-  Judgement judge() {
+  OptionalViolation judge() {
     for (const Op& op : records_.ops) {
       if (op.job != job_) continue;
       const auto* watch = std::get_if<WatchGroup>(&op.request);
@@ -118,7 +118,7 @@ class NewsJudge {
   }
 
   /// Checks that a member that a reply calls lost or finished has ended, durably.
-  Judgement judge_lost(const GroupHistory& history, const Op& op, const GroupStatus& status) const {
+  OptionalViolation judge_lost(const GroupHistory& history, const Op& op, const GroupStatus& status) const {
     if (status.lost.empty() && status.finished.empty()) return std::nullopt;
     const Formation* list = history.list_of(status.generation, op.answered);
     for (Rank rank = 0; list != nullptr && rank < list->sessions.size(); ++rank) {
@@ -137,7 +137,7 @@ class NewsJudge {
 
   /// Checks that a member that a reply calls stalled had promised a report, and may not have sent
   /// it.
-  Judgement judge_stalled(const GroupHistory& history, const Op& op,
+  OptionalViolation judge_stalled(const GroupHistory& history, const Op& op,
                           const GroupStatus& status) const {
     const Formation* list = history.list_of(status.generation, op.answered);
     if (list == nullptr || status.stalled.empty()) return std::nullopt;
@@ -166,7 +166,7 @@ class NewsJudge {
 
   /// Checks the state long after all faults: dead members are reported, no notice is overdue, and
   /// all who watch the group have the newest status.
-  Judgement judge_quiet(const GroupHistory& history, const Op& op,
+  OptionalViolation judge_quiet(const GroupHistory& history, const Op& op,
                         const GroupStatus& status) const {
     const Formation* list = history.list_of(status.generation, op.answered);
     for (Rank rank = 0; list != nullptr && rank < list->sessions.size(); ++rank) {
@@ -205,7 +205,7 @@ class NewsJudge {
 
 }  // namespace
 
-Judgement judge_losses(const Records& records) {
+OptionalViolation judge_losses(const Records& records) {
   if (!records.group_policy) return std::nullopt;
   const LossJudge judge(records);
   for (const Loss& loss : records.losses) {

@@ -8,7 +8,7 @@
 
 namespace c10dd::sim {
 
-Judgement judge_queues(const Records& records) {
+OptionalViolation judge_queues(const Records& records) {
   std::set<std::pair<SessionId, std::uint64_t>> durable;
   for (const auto& [job, number] : records.jobs) {
     for (const Step& step : records.log(number)) {

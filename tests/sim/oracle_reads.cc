@@ -188,7 +188,7 @@ std::vector<Op> parts_of(const Op& op) {
 
 }  // namespace
 
-Judgement judge_reads(const Records& records) {
+OptionalViolation judge_reads(const Records& records) {
   for (const auto& [job, number] : records.jobs) {
     const KeyLog log(records.log(number));
     const QueueLog queues(records.log(number));

@@ -6,7 +6,7 @@
 
 namespace c10dd::sim {
 
-Judgement judge_watches(const Records& records) {
+OptionalViolation judge_watches(const Records& records) {
   for (const auto& [job, number] : records.jobs) {
     const history::Happened happened{KeyLog(records.log(number)).changes(), {}};
     const Windows windows(records, job);

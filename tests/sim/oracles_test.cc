@@ -28,7 +28,7 @@ TEST(Oracles, AGoodRunPassesAllOfThem) {
   run.call(
       Watch{"s", true, 1, 0, {}}, 50, 51,
       told(Changes{{{1, false, "s0", "a"}, {2, false, "s0", "b"}, {3, true, "s0", ""}}, 4, 0}));
-  const Judgement bad = judge(run.records);
+  const OptionalViolation bad = judge(run.records);
   EXPECT_FALSE(bad) << bad->oracle << ": " << bad->text;
 }
 

@@ -298,7 +298,7 @@ Report Simulation::run() {
   // Where runs are retired soon, a job that is empty before the audit is forgotten.
   if (!world_.violation() && !swarm_.rollback && !swarm_.visits) audit();
   if (!world_.violation()) {
-    if (const Judgement bad = judge(records_, &report_.undecided))
+    if (const OptionalViolation bad = judge(records_, &report_.undecided))
       world_.violated(bad->oracle.c_str(), bad->text);
   }
   if (!world_.violation()) check_inside();

@@ -63,8 +63,8 @@ class Story {
 };
 
 inline Reply told(ReplyBody body) { return body; }
-inline std::string oracle(const Judgement& judgement) {
-  return judgement ? judgement->oracle : "fine";
+inline std::string oracle(const OptionalViolation& violation) {
+  return violation ? violation->oracle : "fine";
 }
 
 }  // namespace c10dd::sim

@@ -137,9 +137,9 @@ class DirectoryHost {
   void heard(const store::FleetReading& reading);
   const std::optional<FleetView>& fleet() const { return fleet_; }
 
-  /// Judges the owner that has refused a claim. Calls `then` on the loop `back`.
+  /// Decides what this daemon does about the owner that has refused its claim. Calls `then` on the loop `back`.
   /// Thread-safe.
-  void judge(const store::Holder& holder, HostLoop& back, std::function<void(Judgement)> then);
+  void decide_claim(const store::Holder& holder, HostLoop& back, std::function<void(ClaimDecision)> then);
   /// Notes that a host serves a job no longer. Another daemon may own it, or nobody.
   /// Thread-safe.
   void note_dropped(JobNumber job);

@@ -51,11 +51,11 @@ void DirectoryHost::heard(const store::FleetReading& reading) {
   if (directory_ && reading.directory > directory_->revision()) found_gone();
 }
 
-void DirectoryHost::judge(const store::Holder& holder, HostLoop& back,
-                          std::function<void(Judgement)> then) {
+void DirectoryHost::decide_claim(const store::Holder& holder, HostLoop& back,
+                          std::function<void(ClaimDecision)> then) {
   loop_.dispatch([this, holder, &back, then = std::move(then)] {
-    const Judgement judgement = fleet_ ? fleet_->judge(holder) : Judgement{};
-    back.dispatch([then, judgement] { then(judgement); });
+    const ClaimDecision decision = fleet_ ? fleet_->decide_claim(holder) : ClaimDecision{};
+    back.dispatch([then, decision] { then(decision); });
   });
 }
 

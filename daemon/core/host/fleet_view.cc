@@ -38,28 +38,28 @@ void FleetView::read(const std::vector<store::DaemonRow>& daemons, SteadyTime no
   daemons_ = std::move(seen);
 }
 
-Judgement FleetView::judge(const store::Holder& holder) const {
+ClaimDecision FleetView::decide_claim(const store::Holder& holder) const {
   const auto found = daemons_.find(holder.owner.process);
   // A daemon that has joined since the newest reading.
-  if (found == daemons_.end()) return {.kind = Judgement::Kind::wait, .again = interval()};
+  if (found == daemons_.end()) return {.kind = ClaimDecision::Kind::wait, .again = interval()};
   const Other& owner = found->second;
   const std::string name = name_of(owner.row.facts);
   if (is_silent(owner) || planted(Planted::takeover_at_once)) {
     if (owner.row.beats == holder.beats) {
-      return {.kind = Judgement::Kind::take_over, .owner = name};
+      return {.kind = ClaimDecision::Kind::take_over, .owner = name};
     }
-    return {.kind = Judgement::Kind::wait, .again = interval(), .owner = name};  // it is back
+    return {.kind = ClaimDecision::Kind::wait, .again = interval(), .owner = name};  // it is back
   }
   if (owner.row.facts.draining) {
-    return {.kind = Judgement::Kind::wait, .again = kDrainLook, .owner = name};
+    return {.kind = ClaimDecision::Kind::wait, .again = kDrainLook, .owner = name};
   }
   if (owner.silent >= kReadingsBeforeDoubt * interval() || owner.row.facts.addresses.empty()) {
     const Duration left = lease_ - owner.silent;
-    return {.kind = Judgement::Kind::wait,
+    return {.kind = ClaimDecision::Kind::wait,
             .again = std::clamp(left, interval() / 2, kTellInterval),
             .owner = name};
   }
-  return {.kind = Judgement::Kind::redirect, .addresses = owner.row.facts.addresses, .owner = name};
+  return {.kind = ClaimDecision::Kind::redirect, .addresses = owner.row.facts.addresses, .owner = name};
 }
 
 std::vector<std::string> FleetView::addresses() const {

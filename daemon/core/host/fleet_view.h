@@ -25,7 +25,7 @@
 namespace c10dd::core {
 
 /// What to do about a job that another daemon owns.
-struct Judgement {
+struct ClaimDecision {
   enum class Kind : std::uint8_t {
     redirect,   ///< the owner is alive: its clients go to `addresses`
     wait,       ///< the owner's silence is counted, or it hands its jobs over: ask again later
@@ -53,8 +53,8 @@ class FleetView {
   /// Takes a reading that has arrived at `now`.
   void read(const std::vector<store::DaemonRow>& daemons, SteadyTime now);
 
-  /// Judges the owner that has refused a claim.
-  Judgement judge(const store::Holder& holder) const;
+  /// Decides what this daemon does about the owner that has refused its claim.
+  ClaimDecision decide_claim(const store::Holder& holder) const;
 
   /// Returns until when this daemon may serve, after a heartbeat that was sent at `sent` and that
   /// the server has taken. `sent` is a time of HostLoop::boot_now().

@@ -39,7 +39,7 @@
 namespace c10dd::core {
 
 class DirectoryHost;
-struct Judgement;
+struct ClaimDecision;
 
 /// What became of a request: its job has answered it, although the commit gate may still hold the
 /// reply; it is blocked in the job; or it was ignored and gets no reply.
@@ -328,7 +328,7 @@ class JobHost {
   // job_host_load.cc
   void load(const JobRef& slot, std::optional<store::Holder> over = {});
   void refused_claim(const JobRef& slot, const store::ClaimReply& reply);
-  void judged(const JobRef& slot, const store::Holder& holder, const Judgement& judgement);
+  void claim_decided(const JobRef& slot, const store::Holder& holder, const ClaimDecision& decision);
   void give_up_load(const JobRef& slot, Failure refusal);
   Failure cannot_serve(std::string why) const;
   void check_lease();

@@ -34,34 +34,34 @@ void JobHost::refused_claim(const JobRef& slot, const store::ClaimReply& reply) 
                                                  "daemon",
                                                  slot->run, slot->name)));
   }
-  directory_.judge(
+  directory_.decide_claim(
       *holder, loop_,
-      [this, slot, holder = *holder, generation = engine_->generation](const Judgement& judgement) {
+      [this, slot, holder = *holder, generation = engine_->generation](const ClaimDecision& decision) {
         const bool same = engine_ && engine_->generation == generation;
-        if (same && !slot->dropped) judged(slot, holder, judgement);
+        if (same && !slot->dropped) claim_decided(slot, holder, decision);
       });
 }
 
-void JobHost::judged(const JobRef& slot, const store::Holder& holder, const Judgement& judgement) {
-  if (judgement.kind == Judgement::Kind::take_over) {
+void JobHost::claim_decided(const JobRef& slot, const store::Holder& holder, const ClaimDecision& decision) {
+  if (decision.kind == ClaimDecision::Kind::take_over) {
     shell_.report(slot.get(),
-                  JobTakenOver{judgement.owner, holder.owner.epoch, holder.owner.process});
+                  JobTakenOver{decision.owner, holder.owner.epoch, holder.owner.process});
     return load(slot, holder);
   }
-  if (judgement.kind == Judgement::Kind::redirect) {
+  if (decision.kind == ClaimDecision::Kind::redirect) {
     Failure elsewhere = failure(Code::not_owner, "job \"{}\" is served by the daemon at {}",
-                                slot->name, judgement.owner);
-    elsewhere.addresses = judgement.addresses;
+                                slot->name, decision.owner);
+    elsewhere.addresses = decision.addresses;
     return give_up_load(slot, std::move(elsewhere));
   }
   Failure wait = unavailable(
-      judgement.owner.empty()
+      decision.owner.empty()
           ? format("job \"{}\" belongs to a daemon that has joined just now", slot->name)
           : format(
                 "job \"{}\" belongs to the daemon at {}, which this daemon does not hear; it takes "
                 "the job over if the other one stays silent for its lease",
-                slot->name, judgement.owner));
-  wait.retry_after = judgement.again;
+                slot->name, decision.owner));
+  wait.retry_after = decision.again;
   give_up_load(slot, std::move(wait));
 }
 

@@ -54,23 +54,23 @@ RunOwners run_owners(const std::vector<Directory::NamedRun>& runs,
       out.claimable.push_back(run);
       continue;
     }
-    const Judgement judgement = fleet.judge({*owner, found->second.row.beats});
-    switch (judgement.kind) {
-      case Judgement::Kind::take_over:
+    const ClaimDecision decision = fleet.decide_claim({*owner, found->second.row.beats});
+    switch (decision.kind) {
+      case ClaimDecision::Kind::take_over:
         out.claimable.push_back(run);
         break;
-      case Judgement::Kind::redirect:
+      case ClaimDecision::Kind::redirect:
         elsewhere[owner->process].push_back(run);
         break;
-      case Judgement::Kind::wait:
+      case ClaimDecision::Kind::wait:
         out.undecided = failure(
             Code::unavailable, "job \"{}\" belongs to the daemon at {}, which {}; ask again soon",
-            printable(run.job, limits::kNameShown), judgement.owner,
+            printable(run.job, limits::kNameShown), decision.owner,
             found->second.row.facts.draining
                 ? "is shutting down"
                 : "was not heard for " + human(found->second.silent) + " of its lease of " +
                       human(found->second.row.facts.lease));
-        out.undecided->retry_after = judgement.again;
+        out.undecided->retry_after = decision.again;
         break;
     }
   }

@@ -25,7 +25,7 @@ class FleetViewTest : public testing::Test {
     now_ += passed;
     view_.read({row(kSelf, 1), row(kOther, beats)}, now_);
   }
-  Judgement judge(std::uint64_t beats) { return view_.judge({{1, kOther}, beats}); }
+  ClaimDecision decide_claim(std::uint64_t beats) { return view_.decide_claim({{1, kOther}, beats}); }
   Duration silent() { return view_.daemons().at(kOther).silent; }
 
   FleetView view_{kSelf, seconds(2)};
@@ -51,35 +51,35 @@ TEST_F(FleetViewTest, CountsAtMostOneIntervalForAReading) {
 
 TEST_F(FleetViewTest, TakesOverAfterALeaseOfSilence) {
   read({}, 7);
-  EXPECT_EQ(judge(7).kind, Judgement::Kind::redirect);
-  EXPECT_EQ(judge(7).addresses, std::vector<std::string>{"host2:1"});
+  EXPECT_EQ(decide_claim(7).kind, ClaimDecision::Kind::redirect);
+  EXPECT_EQ(decide_claim(7).addresses, std::vector<std::string>{"host2:1"});
   read(milliseconds(400), 7);
-  EXPECT_EQ(judge(7).kind, Judgement::Kind::redirect) << "one heartbeat may be late";
+  EXPECT_EQ(decide_claim(7).kind, ClaimDecision::Kind::redirect) << "one heartbeat may be late";
   read(milliseconds(400), 7);
-  EXPECT_EQ(judge(7).kind, Judgement::Kind::wait);
-  EXPECT_EQ(judge(7).again, milliseconds(500));
+  EXPECT_EQ(decide_claim(7).kind, ClaimDecision::Kind::wait);
+  EXPECT_EQ(decide_claim(7).again, milliseconds(500));
   read(milliseconds(400), 7);
   read(milliseconds(400), 7);
-  EXPECT_EQ(judge(7).kind, Judgement::Kind::wait);
-  EXPECT_EQ(judge(7).again, milliseconds(400)) << "what is left of the lease";
+  EXPECT_EQ(decide_claim(7).kind, ClaimDecision::Kind::wait);
+  EXPECT_EQ(decide_claim(7).again, milliseconds(400)) << "what is left of the lease";
   read(milliseconds(399), 7);
-  EXPECT_EQ(judge(7).kind, Judgement::Kind::wait);
-  EXPECT_EQ(judge(7).again, milliseconds(200)) << "not too often";
+  EXPECT_EQ(decide_claim(7).kind, ClaimDecision::Kind::wait);
+  EXPECT_EQ(decide_claim(7).again, milliseconds(200)) << "not too often";
   read(milliseconds(1), 7);
-  EXPECT_EQ(judge(7).kind, Judgement::Kind::take_over);
-  EXPECT_EQ(judge(8).kind, Judgement::Kind::wait) << "it has sent a heartbeat since";
+  EXPECT_EQ(decide_claim(7).kind, ClaimDecision::Kind::take_over);
+  EXPECT_EQ(decide_claim(8).kind, ClaimDecision::Kind::wait) << "it has sent a heartbeat since";
 }
 
 TEST_F(FleetViewTest, WaitsForADaemonThatHandsItsJobsOver) {
   view_.read({row(kOther, 1, true)}, now_);
-  EXPECT_EQ(judge(1).kind, Judgement::Kind::wait);
-  EXPECT_EQ(judge(1).again, milliseconds(100));
+  EXPECT_EQ(decide_claim(1).kind, ClaimDecision::Kind::wait);
+  EXPECT_EQ(decide_claim(1).again, milliseconds(100));
 }
 
 TEST_F(FleetViewTest, WaitsToHearOfADaemonThatHasJustJoined) {
   view_.read({row(kSelf, 1)}, now_);
-  EXPECT_EQ(judge(1).kind, Judgement::Kind::wait);
-  EXPECT_EQ(judge(1).owner, "");
+  EXPECT_EQ(decide_claim(1).kind, ClaimDecision::Kind::wait);
+  EXPECT_EQ(decide_claim(1).owner, "");
 }
 
 TEST_F(FleetViewTest, EndsItsOwnLeaseEarly) {
@@ -141,9 +141,9 @@ TEST_F(FleetViewTest, WaitsForTheLongerLeaseOfAnother) {
   slow.facts.lease = seconds(60);
   view_.read({slow}, now_);
   for (int i = 0; i < 149; ++i) view_.read({slow}, now_ += milliseconds(400));
-  EXPECT_EQ(judge(1).kind, Judgement::Kind::wait);
+  EXPECT_EQ(decide_claim(1).kind, ClaimDecision::Kind::wait);
   view_.read({slow}, now_ += milliseconds(400));
-  EXPECT_EQ(judge(1).kind, Judgement::Kind::take_over);
+  EXPECT_EQ(decide_claim(1).kind, ClaimDecision::Kind::take_over);
 }
 
 }  // namespace
