@@ -42,7 +42,7 @@ struct FleetReading {
   Bytes incarnation;       ///< value of the directory's row of the incarnation; may be empty
   Revision directory = 0;  ///< revision of job 0
   /// Heartbeats of all daemons so far. Falls only if the server has lost its newest changes.
-  std::uint64_t pulse = 0;
+  std::uint64_t heartbeat_count = 0;
   std::string rolled_back;  ///< of report_rollback(), until accept_rollback(); empty: none
   Bytes accepted;           ///< newest incarnation of accept_rollback(); empty: none
 };

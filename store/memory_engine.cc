@@ -202,7 +202,7 @@ class MemoryFleet final : public Fleet {
     const auto incarnation = directory.rows.find("i");
     if (incarnation != directory.rows.end()) reading.incarnation = incarnation->second;
     reading.directory = directory.head.revision;
-    reading.pulse = memory_->pulse;
+    reading.heartbeat_count = memory_->heartbeat_count;
     reading.rolled_back = memory_->rolled_back;
     reading.accepted = memory_->accepted;
     return reading;
@@ -212,7 +212,7 @@ class MemoryFleet final : public Fleet {
     DaemonRow& row = memory_->daemons[self.process];
     row.facts = self;
     ++row.beats;
-    ++memory_->pulse;
+    ++memory_->heartbeat_count;
     return read();
   }
 

@@ -27,7 +27,7 @@ class SharedMemory {
 
   std::map<JobNumber, JobRows> jobs;
   std::map<std::uint64_t, DaemonRow> daemons;
-  std::uint64_t pulse = 0;  ///< this and the next two: see FleetReading
+  std::uint64_t heartbeat_count = 0;  ///< this and the next two: see FleetReading
   std::string rolled_back;
   Bytes accepted;
   std::string server = "memory";  ///< see Engine::server()

@@ -63,7 +63,7 @@ std::string redis_jobs_key(std::string_view prefix);
 std::string redis_fleet_key(std::string_view prefix);
 /// Returns the key of the hash that tells about the whole state: `count` has the heartbeats of all
 /// daemons, `rolled_back` and `accepted` are as in FleetReading.
-std::string redis_pulse_key(std::string_view prefix);
+std::string redis_heartbeat_count_key(std::string_view prefix);
 
 /// Returns the key of kRedisProbeScript.
 std::string redis_probe_key(std::string_view prefix);
@@ -93,13 +93,13 @@ extern const std::string_view kRedisHandOverScript;
 /// KEYS = {head, rows, rows of job 0, jobs}. ARGV = {number of the job, key and value of the mark}.
 /// Returns 1, or 0 if job 0 does not have the mark.
 extern const std::string_view kRedisForgetScript;
-/// KEYS = {fleet, head of job 0, rows of job 0, pulse}. ARGV = {process, encoded DaemonFacts
+/// KEYS = {fleet, head of job 0, rows of job 0, heartbeat_count}. ARGV = {process, encoded DaemonFacts
 /// (empty: only read), most daemons}. Returns {incarnation, rev of job 0, rows of the fleet, count,
 /// rolled_back, accepted}, or {"full"}.
 extern const std::string_view kRedisBeatScript;
 /// KEYS = {fleet}. ARGV = {process, heartbeats}. Removes the row if it has so many heartbeats.
 extern const std::string_view kRedisLeaveScript;
-/// KEYS = {pulse}. ARGV = {incarnation}. Accepts a loss; see Fleet::accept_rollback().
+/// KEYS = {heartbeat_count}. ARGV = {incarnation}. Accepts a loss; see Fleet::accept_rollback().
 extern const std::string_view kRedisAcceptScript;
 /// KEYS = {a key that nothing else uses}. Runs each command that the other scripts need. Returns an
 /// empty array, or the first command that fails and its error.

@@ -48,13 +48,13 @@ class RedisFleet final : public Fleet {
 
   Result<void> report_rollback(std::string_view what) override {
     const Result<RedisReply> told =
-        client_->call({"HSETNX", redis_pulse_key(prefix()), "rolled_back", what});
+        client_->call({"HSETNX", redis_heartbeat_count_key(prefix()), "rolled_back", what});
     return done("HSETNX", told);
   }
 
   Result<void> accept_rollback(const Bytes& incarnation) override {
     const Result<RedisReply> accepted =
-        client_->call({"EVAL", kRedisAcceptScript, "1", redis_pulse_key(prefix()), incarnation});
+        client_->call({"EVAL", kRedisAcceptScript, "1", redis_heartbeat_count_key(prefix()), incarnation});
     return done("an acceptance", accepted);
   }
 
@@ -103,7 +103,7 @@ class RedisFleet final : public Fleet {
   Result<FleetReading> beat(std::uint64_t process, std::string_view facts) {
     Result<RedisReply> reply = client_->call(
         {"EVAL", kRedisBeatScript, "4", redis_fleet_key(prefix()), redis_head_key(prefix(), 0),
-         redis_rows_key(prefix(), 0), redis_pulse_key(prefix()), redis_process(process), facts,
+         redis_rows_key(prefix(), 0), redis_heartbeat_count_key(prefix()), redis_process(process), facts,
          std::to_string(limits::kDaemons)});
     if (!reply) return reply.error();
     if (reply->is_array(1) && reply->items[0].text == "full") {
@@ -115,7 +115,7 @@ class RedisFleet final : public Fleet {
     }
     FleetReading fleet;
     if (!is_reading(*reply) || !reply->items[1].number(fleet.directory) ||
-        !reply->items[3].number(fleet.pulse)) {
+        !reply->items[3].number(fleet.heartbeat_count)) {
       return client_->unexpected("a heartbeat", *reply);
     }
     fleet.incarnation = std::move(reply->items[0].text);

@@ -74,9 +74,9 @@ if ARGV[2] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f ', beats + 1) .. ARGV[2])
   redis.call('HINCRBY', KEYS[4], 'count', 1)
 end
-local pulse = redis.call('HMGET', KEYS[4], 'count', 'rolled_back', 'accepted')
+local heartbeat_count = redis.call('HMGET', KEYS[4], 'count', 'rolled_back', 'accepted')
 return {redis.call('HGET', KEYS[3], 'i') or '', redis.call('HGET', KEYS[2], 'rev') or '0',
-        redis.call('HGETALL', KEYS[1]), pulse[1] or '0', pulse[2] or '', pulse[3] or ''})lua";
+        redis.call('HGETALL', KEYS[1]), heartbeat_count[1] or '0', heartbeat_count[2] or '', heartbeat_count[3] or ''})lua";
 
 const std::string_view kRedisLeaveScript = R"lua(
 local row = redis.call('HGET', KEYS[1], ARGV[1])

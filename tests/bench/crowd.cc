@@ -78,7 +78,7 @@ Crowd::Crowd(const Address& daemon, unsigned connections, unsigned members)
 void Crowd::reconnect(const Address& daemon) {
   const std::size_t connections = lines_.size();
   lines_.clear();
-  pulses_.clear();
+  pings_.clear();
   greeted_ = 0;
   open(daemon, connections);
 }
@@ -89,7 +89,7 @@ void Crowd::open(const Address& daemon, std::size_t connections) {
     ++greeted_;
     beat();
   };
-  pulses_.resize(connections);
+  pings_.resize(connections);
   Hello hello = new_session();
   for (std::size_t i = 0; i < connections; ++i) {
     lines_.push_back(std::make_unique<Line>(daemon, source_of(i)));
@@ -138,7 +138,7 @@ std::vector<Bytes> Crowd::encode(unsigned from, unsigned to, const RequestOf& re
 void Crowd::send(const std::vector<Bytes>& out) {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     lines_[i]->send(out[i]);
-    if (!out[i].empty()) pulses_[i].asked = true;
+    if (!out[i].empty()) pings_[i].asked = true;
     beat();
   }
 }
@@ -193,7 +193,7 @@ void Crowd::receive_members(const TakeOn& take, const std::function<void(std::si
       const std::size_t came = lines_[connection]->receive_some(
           [&](std::string_view in) { return take(connection, in); });
       if (came == 0) continue;
-      pulses_[connection].asked = false;
+      pings_[connection].asked = false;
       missing -= came;
       last = Clock::now();
       on_reply(came);
@@ -231,9 +231,9 @@ void Crowd::beat() {
     Bytes ping;
     native::encode_request(ping, header, Ping{});
     for (std::size_t i = slice_; i < greeted_; i += kSlices) {
-      Pulse& pulse = pulses_[i];
-      pulse.skipped = std::exchange(pulse.asked, false) && !pulse.skipped;
-      if (!pulse.skipped) lines_[i]->send(ping);
+      Ping& ping_state = pings_[i];
+      ping_state.skipped = std::exchange(ping_state.asked, false) && !ping_state.skipped;
+      if (!ping_state.skipped) lines_[i]->send(ping);
     }
     slice_ = (slice_ + 1) % kSlices;
   }

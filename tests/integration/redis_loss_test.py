@@ -118,7 +118,7 @@ class RedisLoss(unittest.TestCase):
             stamp = client.set("who", "1").stamp
         time.sleep(1)  # for some heartbeats
         self.redis("HINCRBY", "c10dd:pulse", "count", "-3")
-        self.wait_until_stopped(self.daemon, "the state has a pulse of ")
+        self.wait_until_stopped(self.daemon, "the state has a heartbeat count of ")
         self.start("--accept-rollback")
         self.assertIn(b"1", self.get("A"))
         with contextlib.closing(Wire(self.daemon.address)) as client:
@@ -135,10 +135,10 @@ class RedisLoss(unittest.TestCase):
             time.sleep(0.05)
         marked.stop()
         self.daemon.stop()
-        pulse = int(self.redis("HGET", "c10dd:pulse", "count"))
+        count = int(self.redis("HGET", "c10dd:pulse", "count"))
         self.redis("HSET", "c10dd:pulse", "count", "1")
-        self.assertRegex(self.refused("--mark", mark), r"the state has a pulse of 1, but \d+ was known")
-        self.redis("HSET", "c10dd:pulse", "count", str(pulse))
+        self.assertRegex(self.refused("--mark", mark), r"the state has a heartbeat count of 1, but \d+ was known")
+        self.redis("HSET", "c10dd:pulse", "count", str(count))
         marked.start()
         self.assertIn(b"1", self.get("A", marked))
         marked.stop()

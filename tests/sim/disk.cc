@@ -35,7 +35,7 @@ void Disk::put_back(const store::SharedMemory& copy, bool jobs_only) {
     return;
   }
   memory_->daemons = copy.daemons;
-  memory_->pulse = copy.pulse;
+  memory_->heartbeat_count = copy.heartbeat_count;
   memory_->rolled_back = copy.rolled_back;
   memory_->accepted = copy.accepted;
 }

@@ -161,7 +161,7 @@ constexpr PlantInfo kPlants[] = {
      "a daemon keeps its claim on a job after the last connection of a stock trainer"},
     {core::Planted::ended_stays_bound, "ended_stays_bound",
      "a connection of a stock trainer that has ended still counts for its run"},
-    {core::Planted::pulse_ignored, "pulse_ignored",
+    {core::Planted::heartbeat_count_ignored, "heartbeat_count_ignored",
      "an older copy of the shared state is taken for the newest"},
     {core::Planted::rollback_untold, "rollback_untold",
      "a daemon does not heed what another one has noticed"},

@@ -20,7 +20,7 @@ std::string name_of(const Bytes& incarnation) {
 }  // namespace
 
 StateWatch::Verdict StateWatch::read(const store::FleetReading& reading) {
-  newest_ = {reading.incarnation, reading.pulse, reading.directory};
+  newest_ = {reading.incarnation, reading.heartbeat_count, reading.directory};
   told_ = !reading.rolled_back.empty();
   const std::string suspicion = std::exchange(suspicion_, {});
   if (is_renewed(reading) && !planted(Planted::acceptance_unseen)) {
@@ -64,11 +64,11 @@ std::string StateWatch::find_loss(const store::FleetReading& reading) const {
         "the state has the incarnation {}, but {} was known: it was erased, or replaced by another",
         name_of(reading.incarnation), name_of(mark_.incarnation));
   }
-  if (reading.pulse < mark_.pulse && !planted(Planted::pulse_ignored)) {
+  if (reading.heartbeat_count < mark_.heartbeat_count && !planted(Planted::heartbeat_count_ignored)) {
     return format(
-        "the state has a pulse of {}, but {} was known: it is an older copy of itself, without its "
+        "the state has a heartbeat count of {}, but {} was known: it is an older copy of itself, without its "
         "newest changes",
-        reading.pulse, mark_.pulse);
+        reading.heartbeat_count, mark_.heartbeat_count);
   }
   if (reading.directory < mark_.directory) {
     return format("the directory of jobs is at revision {}, but {} was durable", reading.directory,

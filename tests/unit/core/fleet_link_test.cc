@@ -26,10 +26,10 @@ class NamedFleet final : public store::Fleet {
   std::string_view server() const override { return server_; }
 
  private:
-  Result<store::FleetReading> reading(std::uint64_t pulse) const {
+  Result<store::FleetReading> reading(std::uint64_t heartbeat_count) const {
     if (fails_) return failure(Code::unavailable, "no reply");
     store::FleetReading reading;
-    reading.pulse = pulse;
+    reading.heartbeat_count = heartbeat_count;
     return reading;
   }
 
@@ -76,7 +76,7 @@ TEST_F(FleetLinkTest, SendsAHeartbeatOnlyToTheServerOfTheEngine) {
   EXPECT_EQ(link.fleet(), nullptr);
   EXPECT_TRUE(beat().engine_left_behind);
   in_charge = "engine";
-  EXPECT_EQ(beat().reading->pulse, 1U);
+  EXPECT_EQ(beat().reading->heartbeat_count, 1U);
 }
 
 TEST_F(FleetLinkTest, ReadsFromAnyServer) {

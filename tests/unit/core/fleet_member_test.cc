@@ -52,7 +52,7 @@ class FleetMemberTest : public testing::Test, private FleetMember::Shell {
     store::FleetReading reading;
     reading.daemons = {{self, 1}, {{2, {"host2"}, "1", HostWorld::kLease, false}, beats}};
     reading.incarnation = incarnation;
-    reading.pulse = ++pulse;
+    reading.heartbeat_count = ++heartbeat_count;
     answer({reading});
   }
   /// A tick, and the reply to it.
@@ -74,7 +74,7 @@ class FleetMemberTest : public testing::Test, private FleetMember::Shell {
   Duration age{0};
   Lines did;
   Lines flags;
-  std::uint64_t pulse = 0;
+  std::uint64_t heartbeat_count = 0;
   std::vector<SteadyTime> told;
 };
 
@@ -110,11 +110,11 @@ TEST_F(FleetMemberTest, RemembersTheOtherDaemonsForALeaseIfTheirRowsVanish) {
   reply();
   EXPECT_EQ(member.news().others, other);
   world.clock += HostWorld::kLease - milliseconds(1);
-  alone.pulse = ++pulse;
+  alone.heartbeat_count = ++heartbeat_count;
   tick(alone);
   EXPECT_EQ(member.news().others, other);
   world.clock += milliseconds(1);
-  alone.pulse = ++pulse;
+  alone.heartbeat_count = ++heartbeat_count;
   tick(alone);
   EXPECT_EQ(member.news().others, std::vector<std::string>{});
 }
@@ -178,12 +178,12 @@ TEST_F(FleetMemberTest, RemovesTheRowOfTheDeadDaemonWhoseAddressItHas) {
                      {{3, {"host3", "host1"}, "1", HostWorld::kLease, false}, 5}};
   const auto removed = [this] { return std::ranges::count(take(), "remove 3 5"); };
   for (int i = 0; i < 5; ++i) {
-    reading.pulse = ++pulse;
+    reading.heartbeat_count = ++heartbeat_count;
     tick(reading);
     EXPECT_EQ(removed(), 0) << "it may live";
     world.clock += milliseconds(400);
   }
-  reading.pulse = ++pulse;
+  reading.heartbeat_count = ++heartbeat_count;
   tick(reading);
   const Lines seen = take();
   EXPECT_EQ(std::ranges::count(seen, "remove 3 5"), 1);
@@ -234,9 +234,9 @@ TEST_F(FleetMemberTest, OpensTheEngineAgainOnlyAfterAReadingThatBeganLater) {
 TEST_F(FleetMemberTest, GoesOnWhenAnOperatorHasAcceptedTheLoss) {
   store::FleetReading reading;
   reading.incarnation = "one";
-  reading.pulse = 9;
+  reading.heartbeat_count = 9;
   tick(reading);
-  reading.pulse = 8;
+  reading.heartbeat_count = 8;
   tick(reading);
   ASSERT_EQ(flags.size(), 1U);
   reading.rolled_back = flags[0];
@@ -266,13 +266,13 @@ TEST_F(FleetMemberTest, ASuspicionIsALossUnlessAnOperatorHasAcceptedOneMeanwhile
 TEST_F(FleetMemberTest, APausedDaemonTakesAnAcceptedLossForNoOther) {
   store::FleetReading reading;
   reading.incarnation = "one";
-  reading.pulse = 1000;
+  reading.heartbeat_count = 1000;
   tick(reading);
   take();
   world.directory->lost();
   member.engine_lost("job A is at revision 1, but 2 was durable");
   reading.incarnation = reading.accepted = "two";
-  reading.pulse = 3;
+  reading.heartbeat_count = 3;
   answer({reading});
   EXPECT_TRUE(flags.empty());
   tick(reading);

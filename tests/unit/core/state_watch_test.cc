@@ -15,22 +15,22 @@ using Verdict = StateWatch::Verdict;
 const Bytes kOne = RowKey('n').number(1).take();
 const Bytes kTwo = RowKey('n').number(2).take();
 
-store::FleetReading reading(std::uint64_t pulse, const Bytes& incarnation = kOne,
+store::FleetReading reading(std::uint64_t heartbeat_count, const Bytes& incarnation = kOne,
                             Revision directory = 5) {
   store::FleetReading reading;
-  reading.pulse = pulse;
+  reading.heartbeat_count = heartbeat_count;
   reading.incarnation = incarnation;
   reading.directory = directory;
   return reading;
 }
 
-store::FleetReading accepted(std::uint64_t pulse, const Bytes& incarnation) {
-  store::FleetReading made = reading(pulse, incarnation);
+store::FleetReading accepted(std::uint64_t heartbeat_count, const Bytes& incarnation) {
+  store::FleetReading made = reading(heartbeat_count, incarnation);
   made.accepted = incarnation;
   return made;
 }
 
-/// A watch that knows a pulse of 10.
+/// A watch that knows a heartbeat count of 10.
 StateWatch known() {
   StateWatch watch;
   EXPECT_EQ(watch.read(reading(10)), Verdict::good);
@@ -48,12 +48,12 @@ TEST(StateWatch, TheFirstStateIsGoodWhateverItIs) {
 }
 
 TEST(StateWatch, ALowerNumberIsALossThatAllAreTold) {
-  StateWatch pulse = known();
-  EXPECT_EQ(pulse.read(reading(10)), Verdict::good);
-  EXPECT_EQ(pulse.read(reading(9)), Verdict::rolled_back);
-  EXPECT_NE(pulse.rolled_back().find("has a pulse of 9, but 10 was known"), std::string::npos);
-  EXPECT_TRUE(pulse.must_tell());
-  EXPECT_EQ(pulse.read(reading(12)), Verdict::rolled_back) << "what was lost stays lost";
+  StateWatch heartbeat_count = known();
+  EXPECT_EQ(heartbeat_count.read(reading(10)), Verdict::good);
+  EXPECT_EQ(heartbeat_count.read(reading(9)), Verdict::rolled_back);
+  EXPECT_NE(heartbeat_count.rolled_back().find("has a heartbeat count of 9, but 10 was known"), std::string::npos);
+  EXPECT_TRUE(heartbeat_count.must_tell());
+  EXPECT_EQ(heartbeat_count.read(reading(12)), Verdict::rolled_back) << "what was lost stays lost";
 
   StateWatch directory = known();
   EXPECT_EQ(directory.read(reading(11, kOne, 4)), Verdict::rolled_back);

@@ -47,9 +47,9 @@ TEST_F(FleetBeatsTest, GoesOnAndKeepsTheMark) {
   join_and_start();
   EXPECT_TRUE(more_beats(3));
   EXPECT_EQ(readings(), 2u) << "those of join()";
-  reading_.pulse = 9;
+  reading_.heartbeat_count = 9;
   show();
-  EXPECT_TRUE(daemon_.turn_until([&] { return mark().pulse == 9; }));
+  EXPECT_TRUE(daemon_.turn_until([&] { return mark().heartbeat_count == 9; }));
 }
 
 TEST_F(FleetBeatsTest, BothShardsHearOfTheOtherDaemons) {
@@ -172,7 +172,7 @@ TEST_F(FleetBeatsTest, ALossOfTheStateIsToldToAllAndKeepsTheEngineClosed) {
   fleet_->engine_lost("job 7 is behind");
   EXPECT_TRUE(daemon_.turn_until([&] { return redis_.commands("HSETNX").size() == 1; }));
   const auto told = redis_.commands("HSETNX")[0];
-  EXPECT_EQ(told.at(1), store::redis_pulse_key("c10dd"));
+  EXPECT_EQ(told.at(1), store::redis_heartbeat_count_key("c10dd"));
   EXPECT_EQ(told.at(2), "rolled_back");
   EXPECT_EQ(told.at(3), std::string("job 7 is behind (noticed by ") + kOwn + ")");
   EXPECT_EQ(fleet_->rolled_back(), "job 7 is behind");

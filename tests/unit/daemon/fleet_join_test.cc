@@ -15,9 +15,9 @@ using test::resp_text;
 
 class FleetJoinTest : public FleetWorld {
  protected:
-  void write_mark(std::uint64_t pulse) const {
+  void write_mark(std::uint64_t heartbeat_count) const {
     core::StateMark mark;
-    mark.pulse = pulse;
+    mark.heartbeat_count = heartbeat_count;
     MarkFile file(options_.mark);
     EXPECT_TRUE(file.read());
     EXPECT_TRUE(file.write_first(mark));
@@ -39,7 +39,7 @@ TEST_F(FleetJoinTest, TheFirstHeartbeatTellsWhoItIs) {
   EXPECT_TRUE(facts.relay_key.is_set());
   EXPECT_TRUE(daemon_.host.directory().fleet().has_value());
   EXPECT_GT(fleet_->news().lease_end, daemon_.loop.boot_now());
-  EXPECT_EQ(mark().pulse, 5u);
+  EXPECT_EQ(mark().heartbeat_count, 5u);
   EXPECT_EQ(fleet_->accepted_loss(), "");
   EXPECT_TRUE(removed().empty());
   make();
@@ -135,15 +135,15 @@ TEST_F(FleetJoinTest, ALinkThatEndsAtAnyStepIsAFailureAndTheNextStartJoins) {
 
 TEST_F(FleetJoinTest, AStateThatWasRolledBackIsRefusedUntilTheLossIsAccepted) {
   write_mark(10);
-  EXPECT_TRUE(has(join(), "a pulse of 5, but 10 was known"));
+  EXPECT_TRUE(has(join(), "a heartbeat count of 5, but 10 was known"));
   EXPECT_EQ(code_, Code::state_rolled_back);
   EXPECT_TRUE(beats().empty());
-  EXPECT_EQ(mark().pulse, 10u) << "the next start must see it, too";
+  EXPECT_EQ(mark().heartbeat_count, 10u) << "the next start must see it, too";
   options_.accept_rollback = true;
   make();
   EXPECT_EQ(join(), "");
-  EXPECT_TRUE(has(fleet_->accepted_loss(), "a pulse of 5, but 10 was known"));
-  EXPECT_EQ(mark().pulse, 10u) << "not before the new incarnation is durable";
+  EXPECT_TRUE(has(fleet_->accepted_loss(), "a heartbeat count of 5, but 10 was known"));
+  EXPECT_EQ(mark().heartbeat_count, 10u) << "not before the new incarnation is durable";
   redis_.say("accept", {{"+lie\r\n"}});
   EXPECT_NE(failure_of(fleet_->accept_loss("new")), "");
   EXPECT_NE(fleet_->rolled_back(), "");
@@ -163,13 +163,13 @@ TEST_F(FleetJoinTest, AnAcceptedLossIsToldToAll) {
   show();
   fleet_->start(daemon_.shards());
   EXPECT_TRUE(daemon_.turn_until([&] { return mark().incarnation == "new"; }));
-  EXPECT_EQ(mark().pulse, 5u);
+  EXPECT_EQ(mark().heartbeat_count, 5u);
 }
 
 TEST_F(FleetJoinTest, AMarkFileThatIsNoneOrCannotBeUsed) {
   write_mark(3);
   EXPECT_EQ(join(), "");
-  EXPECT_EQ(mark().pulse, 5u);
+  EXPECT_EQ(mark().heartbeat_count, 5u);
   options_.mark = home_.path() + "/damaged";
   std::ofstream(options_.mark) << std::string(16'384, 'x');
   make();
@@ -178,7 +178,7 @@ TEST_F(FleetJoinTest, AMarkFileThatIsNoneOrCannotBeUsed) {
   options_.accept_rollback = true;
   make();
   EXPECT_EQ(join(), "");
-  EXPECT_EQ(mark().pulse, 5u);
+  EXPECT_EQ(mark().heartbeat_count, 5u);
   options_.mark = home_.path() + "/no-directory/mark";
   make();
   EXPECT_TRUE(has(join(), "give a file that this daemon can write"));

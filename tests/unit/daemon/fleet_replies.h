@@ -34,7 +34,7 @@ inline std::string fleet_text(const store::FleetReading& fleet) {
   }
   return test::resp_array({test::resp_text(fleet.incarnation),
                            test::resp_text(std::to_string(fleet.directory)), rows,
-                           test::resp_text(std::to_string(fleet.pulse)),
+                           test::resp_text(std::to_string(fleet.heartbeat_count)),
                            test::resp_text(fleet.rolled_back), test::resp_text(fleet.accepted)});
 }
 

@@ -31,7 +31,7 @@ class FleetWorld : public testing::Test {
     redis_.say("EVALSHA", {{"*0\r\n"}});
     redis_.say("leave", {{":1\r\n"}});
     redis_.say("accept", {{":1\r\n"}});
-    reading_.pulse = 5;
+    reading_.heartbeat_count = 5;
     show();
     make();
   }

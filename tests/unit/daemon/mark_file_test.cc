@@ -17,7 +17,7 @@ namespace {
 
 core::StateMark mark_at(std::uint64_t count) {
   core::StateMark mark;
-  mark.pulse = count;
+  mark.heartbeat_count = count;
   return mark;
 }
 
@@ -27,7 +27,7 @@ class MarkFileTest : public testing::Test {
   /// Reads the mark as the next start does.
   std::uint64_t read() const {
     const Result<core::StateMark> mark = MarkFile(path()).read();
-    return mark ? mark->pulse : 0;
+    return mark ? mark->heartbeat_count : 0;
   }
   /// Writes ever higher marks, from `first` on, until the file has one of them or `end` is reached.
   bool write_until_there(MarkFile& file, std::uint64_t first) const {

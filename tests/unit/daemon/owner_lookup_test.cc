@@ -33,9 +33,9 @@ class OwnerLookupTest : public testing::Test {
     redis_.say("beat", {{fleet_text(fleet(7))}});
     redis_.say("HGET", {{resp_text(store::redis_owner({9, 2}))}});
   }
-  static store::FleetReading fleet(std::uint64_t pulse) {
+  static store::FleetReading fleet(std::uint64_t heartbeat_count) {
     store::FleetReading fleet;
-    fleet.pulse = pulse;
+    fleet.heartbeat_count = heartbeat_count;
     fleet.daemons = {daemon_row(2, {"b:1"}, std::chrono::seconds(2)),
                      daemon_row(3, {"c:1"}, std::chrono::seconds(2))};
     return fleet;
@@ -96,11 +96,11 @@ TEST_F(OwnerLookupTest, TwoAtATimeGetTheOwnersOfTheirJobsInOrder) {
   using Owners = std::vector<std::optional<store::Owner>>;
   ASSERT_TRUE(**first && **second && **none);
   EXPECT_EQ((**first)->owners, (Owners{store::Owner{9, 2}, {}}));
-  EXPECT_EQ((**first)->fleet.pulse, 7u);
+  EXPECT_EQ((**first)->fleet.heartbeat_count, 7u);
   ASSERT_EQ((**first)->fleet.daemons.size(), 2u);
   EXPECT_EQ((**first)->fleet.daemons[1].facts.addresses, std::vector<std::string>{"c:1"});
   EXPECT_EQ((**second)->owners, (Owners{store::Owner{4, 3}, {}, store::Owner{5, 2}}));
-  EXPECT_EQ((**second)->fleet.pulse, 8u);
+  EXPECT_EQ((**second)->fleet.heartbeat_count, 8u);
   EXPECT_TRUE((**none)->owners.empty());
   std::vector<std::string> keys;
   for (const auto& words : redis_.commands("HGET")) keys.push_back(words.at(1));
@@ -186,7 +186,7 @@ TEST_F(OwnerLookupTest, SecondLinkIsOfUseIfTheFirstLies) {
   const auto found = find({1});
   ASSERT_TRUE(comes(found));
   ASSERT_TRUE(**found) << (**found).error().detail;
-  EXPECT_EQ((**found)->fleet.pulse, 8u);
+  EXPECT_EQ((**found)->fleet.heartbeat_count, 8u);
 }
 
 TEST_F(OwnerLookupTest, NobodyAndNoSharedEngine) {

@@ -58,7 +58,7 @@ TEST_F(RedisFleetWiring, AHeartbeatSendsItsFactsAndReadsAllParts) {
   ASSERT_TRUE(now) << now.error().detail;
   EXPECT_EQ(now->incarnation + now->rolled_back + now->accepted, "inctold?acc");
   EXPECT_EQ(now->directory, 12U);
-  EXPECT_EQ(now->pulse, 34U);
+  EXPECT_EQ(now->heartbeat_count, 34U);
   ASSERT_EQ(now->daemons.size(), 2U);
   EXPECT_EQ(now->daemons[0].facts.process, 2U) << "in the order of their numbers";
   EXPECT_EQ(now->daemons[0].beats, 20U);

@@ -273,10 +273,10 @@ TEST_P(SharedEngine, ShowsTheFleetToEachDaemon) {
 }
 
 TEST_P(SharedEngine, TellsEachDaemonWhatWasLostUntilItIsAccepted) {
-  const std::uint64_t before = fleet_->read()->pulse;
+  const std::uint64_t before = fleet_->read()->heartbeat_count;
   beat(1);
   beat(2);
-  EXPECT_EQ(fleet_->read()->pulse, before + 2) << "of all daemons";
+  EXPECT_EQ(fleet_->read()->heartbeat_count, before + 2) << "of all daemons";
   EXPECT_EQ(fleet_->read()->rolled_back, "");
   ASSERT_TRUE(fleet_->report_rollback("job A is short"));
   ASSERT_TRUE(fleet_->report_rollback("something else"));
@@ -285,7 +285,7 @@ TEST_P(SharedEngine, TellsEachDaemonWhatWasLostUntilItIsAccepted) {
   ASSERT_TRUE(fleet_->accept_rollback("two"));
   EXPECT_EQ(fleet_->read()->rolled_back, "");
   EXPECT_EQ(fleet_->read()->accepted, "two");
-  EXPECT_EQ(fleet_->read()->pulse, before + 2);
+  EXPECT_EQ(fleet_->read()->heartbeat_count, before + 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SharedEngine, testing::Values("memory", "redis"), engine_name);
