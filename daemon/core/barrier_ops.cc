@@ -58,7 +58,7 @@ Result<void> check_barrier(const Op& op) {
 
 // ---- arrivals ----------------------------------------------------------------------------------
 
-Maybe BarrierOps::on(Step& step, const Barrier& barrier) {
+OptionalReply BarrierOps::on(Step& step, const Barrier& barrier) {
   return arrive(step, barrier, barrier_key(barrier),
                 {.session = step.from.session,
                  .world_size = barrier.world_size,
@@ -67,7 +67,7 @@ Maybe BarrierOps::on(Step& step, const Barrier& barrier) {
                  .participants = barrier.participants});
 }
 
-Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
+OptionalReply BarrierOps::on(Step& step, const Exchange& exchange) {
   const BarrierKey key = barrier_key(exchange);
   if (exchange.offset > 0) {
     const BarrierState* barrier = barriers_.find(key);
@@ -96,7 +96,7 @@ Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
 /// back or gone, and records nothing. Otherwise records the arrival. Then replies if the barrier is
 /// complete, or else blocks the request.
 template <class Op>
-Maybe BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival) {
+OptionalReply BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival) {
   if (Result<void> good = check_barrier(op); !good) return good.error();
   if constexpr (std::is_same_v<Op, Exchange>) {
     if (op.root >= op.world_size) {
@@ -166,8 +166,8 @@ void BarrierOps::fail(Step& step, const BarrierKey& key, Failure reason) {
 /// Blocks a request until the session `absent` is connected again or counts as gone. Until then,
 /// the barrier does not record the arrival.
 template <class Op>
-Maybe BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
-  Maybe refused = waits_.block(step, op, op.timeout, absent);
+OptionalReply BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
+  OptionalReply refused = waits_.block(step, op, op.timeout, absent);
   if (!refused) absences_.set(absent, shared_tick(sessions_.gone_at(*sessions_.find(absent))));
   return refused;
 }
@@ -210,7 +210,7 @@ void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
              .session = sessions_.find(waiter.session),
              .again = &waiter};
   const auto* barrier = std::get_if<Barrier>(&waiter.request);
-  Maybe done = barrier ? on(again, *barrier) : on(again, std::get<Exchange>(waiter.request));
+  OptionalReply done = barrier ? on(again, *barrier) : on(again, std::get<Exchange>(waiter.request));
   std::ranges::move(again.signals, std::back_inserter(step.signals));
   std::ranges::move(again.presence, std::back_inserter(step.presence));
   std::ranges::move(again.queues, std::back_inserter(step.queues));

@@ -22,8 +22,8 @@ class BarrierOps {
         waits_(waits),
         relaunch_(barriers, sessions, session_ops) {}
 
-  Maybe on(Step& step, const Barrier& barrier);
-  Maybe on(Step& step, const Exchange& exchange);
+  OptionalReply on(Step& step, const Barrier& barrier);
+  OptionalReply on(Step& step, const Exchange& exchange);
 
   /// Returns true if the request is for a broken exchange, or for an exchange at which the session
   /// has already arrived with the rank in the request. Such a request adds no data to the state.
@@ -48,7 +48,7 @@ class BarrierOps {
 
  private:
   template <class Op>
-  Maybe arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival);
+  OptionalReply arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival);
   template <class Op>
   Maybe wait_for_absent(Step& step, const Op& op, const SessionId& absent);
   Reply break_if_ranks_differ(Step& step, const BarrierKey& key, Failure reason);

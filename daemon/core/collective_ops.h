@@ -14,7 +14,7 @@ class CollectiveOps {
  public:
   CollectiveOps(CollectiveLedger& ledger, CallBoard& calls) : ledger_(ledger), calls_(calls) {}
 
-  Maybe on(Step& step, const Report& report) {
+  OptionalReply on(Step& step, const Report& report) {
     Result<std::vector<CollectiveTotals>> differences = ledger_.add(step.from.session, report);
     if (!differences) return differences.error();
     if (!differences->empty()) {
@@ -23,13 +23,13 @@ class CollectiveOps {
     return reply(Done{});
   }
 
-  Maybe on(Step& step, const PublishCall& publish) {
+  OptionalReply on(Step& step, const PublishCall& publish) {
     const Result<void> good = calls_.publish(publish, step.now);
     if (!good) return good.error();
     return reply(Done{});
   }
 
-  Maybe on(Step&, const ReadCalls& read) {
+  OptionalReply on(Step&, const ReadCalls& read) {
     Result<PublishedCalls> calls = calls_.read(read);
     if (!calls) return calls.error();
     return reply(std::move(*calls));

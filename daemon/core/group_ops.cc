@@ -54,9 +54,9 @@ Result<void> check_join(const Join& join) {
 
 // ---- requests ----------------------------------------------------------------------------------
 
-Maybe GroupOps::on(Step& step, const Join& join) {
+OptionalReply GroupOps::on(Step& step, const Join& join) {
   if (Result<void> good = check_join(join); !good) return good.error();
-  Moment at = step.moment();
+  ChangeContext at = step.change_context();
   const SessionId& id = step.from.session;
   Result<void> joined = groups_.join(id, *step.session, join, at);
   if (!joined) return joined.error();
@@ -66,12 +66,12 @@ Maybe GroupOps::on(Step& step, const Join& join) {
     step.observe(group.changed());
     return reply(*place);
   }
-  Maybe refused = waits_.block(step, join, join.timeout);
+  OptionalReply refused = waits_.block(step, join, join.timeout);
   if (refused) groups_.withdraw(id, join.group, "its join was refused", at);
   return refused;
 }
 
-Maybe GroupOps::on(Step& step, const ReadMembers& read) {
+OptionalReply GroupOps::on(Step& step, const ReadMembers& read) {
   const Result<const Group*> group = groups_.known(read.group);
   if (!group) return group.error();
   step.observe((*group)->changed());
@@ -80,7 +80,7 @@ Maybe GroupOps::on(Step& step, const ReadMembers& read) {
   return reply(std::move(*page));
 }
 
-Maybe GroupOps::on(Step& step, const Leave& leave) {
+OptionalReply GroupOps::on(Step& step, const Leave& leave) {
   if (Result<void> good = check_names("leave", leave.group); !good) return good.error();
   if (leave.kind > Leave::Kind::fail) {
     return refuse(Code::invalid_argument,
@@ -91,13 +91,13 @@ Maybe GroupOps::on(Step& step, const Leave& leave) {
   if (group != nullptr && leave.generation != 0 && leave.generation != group->facts().generation) {
     return Reply(group->stale(leave.generation));
   }
-  Moment at = step.moment();
+  ChangeContext at = step.change_context();
   groups_.leave(step.from.session, leave, at);
   step.shows_change = true;
   return reply(Done{});
 }
 
-Maybe GroupOps::on(Step& step, const WatchGroup& watch) {
+OptionalReply GroupOps::on(Step& step, const WatchGroup& watch) {
   const Result<const Group*> group = groups_.known(watch.group);
   if (!group) return group.error();
   if ((*group)->facts().status > watch.seen || watch.seen > step.revision) {
@@ -107,7 +107,7 @@ Maybe GroupOps::on(Step& step, const WatchGroup& watch) {
   return waits_.block(step, watch, watch.timeout);
 }
 
-Maybe GroupOps::on(Step& step, const Notify& request) {
+OptionalReply GroupOps::on(Step& step, const Notify& request) {
   if (request.kind > Notice::Kind::preempt) {
     return refuse(Code::invalid_argument,
                   format("notify: unknown kind {}", static_cast<int>(request.kind)));
@@ -116,23 +116,23 @@ Maybe GroupOps::on(Step& step, const Notify& request) {
     return refuse(Code::invalid_argument,
                   format("notify: {} ranks, limit {}", request.ranks.size(), limits::kWorldSize));
   }
-  Moment at = step.moment();
+  ChangeContext at = step.change_context();
   const Result<std::uint64_t> number = groups_.notify(request, at);
   if (!number) return number.error();
   step.observe(step.next);
   return reply(Counted{*number});
 }
 
-Maybe GroupOps::on(Step& step, const Acknowledge& request) {
-  Moment at = step.moment();
+OptionalReply GroupOps::on(Step& step, const Acknowledge& request) {
+  ChangeContext at = step.change_context();
   const Result<void> done = groups_.acknowledge(step.from.session, request, at);
   if (!done) return done.error();
   step.shows_change = true;
   return reply(Done{});
 }
 
-Maybe GroupOps::on(Step& step, const Progress& report) {
-  Moment at = step.moment();
+OptionalReply GroupOps::on(Step& step, const Progress& report) {
+  ChangeContext at = step.change_context();
   const Result<void> done = groups_.progress(step.from.session, report, at);
   if (!done) return done.error();
   return reply(Done{});
@@ -141,7 +141,7 @@ Maybe GroupOps::on(Step& step, const Progress& report) {
 // ---- consequences ------------------------------------------------------------------------------
 
 void GroupOps::settle(Step& step) {
-  Moment at = step.moment();
+  ChangeContext at = step.change_context();
   for (const Groups::ChangedGroup& change : groups_.settle(at)) {
     const Group& group = *change.group;
     const GroupFacts& facts = group.facts();

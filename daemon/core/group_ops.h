@@ -11,13 +11,13 @@ class GroupOps {
   GroupOps(Groups& groups, BarrierOps& barrier_ops, Waits& waits)
       : groups_(groups), barrier_ops_(barrier_ops), waits_(waits) {}
 
-  Maybe on(Step& step, const Join& join);
-  Maybe on(Step& step, const ReadMembers& read);
-  Maybe on(Step& step, const Leave& leave);
-  Maybe on(Step& step, const WatchGroup& watch);
-  Maybe on(Step& step, const Notify& request);
-  Maybe on(Step& step, const Acknowledge& request);
-  Maybe on(Step& step, const Progress& report);
+  OptionalReply on(Step& step, const Join& join);
+  OptionalReply on(Step& step, const ReadMembers& read);
+  OptionalReply on(Step& step, const Leave& leave);
+  OptionalReply on(Step& step, const WatchGroup& watch);
+  OptionalReply on(Step& step, const Notify& request);
+  OptionalReply on(Step& step, const Acknowledge& request);
+  OptionalReply on(Step& step, const Progress& report);
 
   /// Settles each group that was touched in this step: forms a generation if the group can form
   /// one. If the status has changed, breaks barriers that can no longer complete, and signals the

@@ -33,7 +33,7 @@ void report_refused_ranks(Effects& out) {
 
 /// Passes an operation to the one handler that has an on() for the operation.
 template <class Op, class First, class... Rest>
-Maybe handle(Step& step, const Op& op, First& first, Rest&... rest) {
+OptionalReply handle(Step& step, const Op& op, First& first, Rest&... rest) {
   if constexpr (requires { first.on(step, op); }) {
     return first.on(step, op);
   } else {
@@ -66,7 +66,7 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
                 const Failure* no_room, Effects& out) {
   const OpInfo& op = info_of(request);
   Step step = begin(from, call, now, out);
-  Maybe done;
+  OptionalReply done;
   const bool opens = op.code == Hello::op.code;
   if (step.session != nullptr && (step.session->connected || opens)) {
     step.session->last_seen = now;
@@ -134,7 +134,7 @@ Effects Job::tick(TimePoint now) {
   key_ops_.tick(step);
   queue_ops_.tick(step);
   call_board_.tick(now);
-  Moment at = step.moment();
+  ChangeContext at = step.change_context();
   groups_.tick(sessions_, at);
   settle(step);
   record(step, Ping::op, std::nullopt);
@@ -174,7 +174,7 @@ void Job::acknowledge(Step& step, Session& session) {
 
 /// Refuses a request whose sequence is too far ahead. Then checks with replay() whether the request
 /// was applied before. Returns nothing if the request is to be applied.
-Maybe Job::admit(Step& step, const OpInfo& op) {
+OptionalReply Job::admit(Step& step, const OpInfo& op) {
   if (step.session->fleeting) return std::nullopt;  // it repeats nothing
   if (step.call.sequence >= step.session->acked_below + limits::kSessionWindow) {
     return refuse(Code::window_exceeded,
@@ -188,7 +188,7 @@ Maybe Job::admit(Step& step, const OpInfo& op) {
 
 /// Returns the stored reply or delivery of a repeated request, and nothing for a new request.
 /// Refuses a sequence that the client has acknowledged or has used for another request.
-Maybe Job::replay(Step& step, const OpInfo& op) {
+OptionalReply Job::replay(Step& step, const OpInfo& op) {
   const Session& session = *step.session;
   const std::uint64_t sequence = step.call.sequence;
   if (sequence < session.acked_below) {
@@ -223,7 +223,7 @@ Maybe Job::replay(Step& step, const OpInfo& op) {
   return first;
 }
 
-Maybe Job::dispatch(Step& step, const Request& request) {
+OptionalReply Job::dispatch(Step& step, const Request& request) {
   return std::visit(
       [&](const auto& op) {
         return handle(step, op, key_ops_, queue_ops_, transactions_, barrier_ops_, group_ops_,
@@ -256,7 +256,7 @@ void Job::settle(Step& step) {
 
 /// Records a step: stores the reply, adds the garbage rows to the rows of the step, and raises the
 /// job's revision. Does nothing if the step has no rows and the garbage rows can wait.
-void Job::record(Step& step, const OpInfo& op, const Maybe& done) {
+void Job::record(Step& step, const OpInfo& op, const OptionalReply& done) {
   const bool changed = !step.out.rows.empty();
   if (!changed && step.garbage_waits && sessions_.garbage() < kGarbageRows) return;
   const bool keeps = op.dedup == Dedup::reply && step.session != nullptr && !step.session->fleeting;

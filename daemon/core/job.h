@@ -81,12 +81,12 @@ class Job {
   // The parts of a step, in the order in which they run.
   Step begin(const Origin& from, const CallId& call, TimePoint now, Effects& out);
   void acknowledge(Step& step, Session& session);
-  Maybe admit(Step& step, const OpInfo& op);
-  Maybe replay(Step& step, const OpInfo& op);
-  Maybe dispatch(Step& step, const Request& request);
+  OptionalReply admit(Step& step, const OpInfo& op);
+  OptionalReply replay(Step& step, const OpInfo& op);
+  OptionalReply dispatch(Step& step, const Request& request);
   bool is_quiet(const Step& step) const;
   void settle(Step& step);
-  void record(Step& step, const OpInfo& op, const Maybe& done);
+  void record(Step& step, const OpInfo& op, const OptionalReply& done);
   void release(Step& step);
 
   Revision revision_;

@@ -80,7 +80,7 @@ void KeyOps::tick(Step& step) {
 
 // ---- writes ------------------------------------------------------------------------------------
 
-Maybe KeyOps::on(Step& step, const Set& set) {
+OptionalReply KeyOps::on(Step& step, const Set& set) {
   const auto place = keys_.check_put(set.key, set.value.size());
   if (!place) return place.error();
   if (Result<void> good = check_ttl(set.ttl); !good) return good.error();
@@ -89,7 +89,7 @@ Maybe KeyOps::on(Step& step, const Set& set) {
   return reply(Written{step.next});
 }
 
-Maybe KeyOps::on(Step& step, const MultiSet& set) {
+OptionalReply KeyOps::on(Step& step, const MultiSet& set) {
   if (set.keys.size() != set.values.size()) {
     return refuse(Code::invalid_argument, format("multi_set: got {} keys, but {} values",
                                                  set.keys.size(), set.values.size()));
@@ -108,7 +108,7 @@ Maybe KeyOps::on(Step& step, const MultiSet& set) {
   return reply(Written{set.keys.empty() ? step.revision : step.next});
 }
 
-Maybe KeyOps::on(Step& step, const Add& add) {
+OptionalReply KeyOps::on(Step& step, const Add& add) {
   const KeySpace::StoredValue* entry = keys_.find(add.key);
   if (entry != nullptr) step.observe(entry->revision);
   const auto before = entry == nullptr ? std::nullopt : std::optional(entry->value.view());
@@ -122,7 +122,7 @@ Maybe KeyOps::on(Step& step, const Add& add) {
   return reply(Counter{*sum});
 }
 
-Maybe KeyOps::on(Step& step, const Append& append) {
+OptionalReply KeyOps::on(Step& step, const Append& append) {
   const KeySpace::StoredValue* entry = keys_.find(append.key);
   const std::size_t size = append.value.size() + (entry == nullptr ? 0 : entry->value.size());
   if (entry != nullptr) step.observe(entry->revision);
@@ -135,7 +135,7 @@ Maybe KeyOps::on(Step& step, const Append& append) {
   return reply(Appended{size});
 }
 
-Maybe KeyOps::on(Step& step, const CompareSet& compare) {
+OptionalReply KeyOps::on(Step& step, const CompareSet& compare) {
   if (Result<void> good = check_key(compare.key); !good) return good.error();
   const KeySpace::StoredValue* entry = keys_.find(compare.key);
   const bool equal = entry != nullptr ? entry->value == compare.expected : compare.expected.empty();
@@ -150,14 +150,14 @@ Maybe KeyOps::on(Step& step, const CompareSet& compare) {
   return reply(Compared{true, true, {}});
 }
 
-Maybe KeyOps::on(Step& step, const Remove& request) {
+OptionalReply KeyOps::on(Step& step, const Remove& request) {
   if (Result<void> good = check_key(request.key); !good) return good.error();
   const bool existed = remove(step, request.key);
   step.observe(keys_.observed(request.key));
   return reply(Removed{existed});
 }
 
-Maybe KeyOps::on(Step& step, const RemovePrefix& request) {
+OptionalReply KeyOps::on(Step& step, const RemovePrefix& request) {
   if (request.prefix.size() > limits::kKeyBytes) {
     return refuse(Code::too_large, format("prefix too long: {} bytes, limit {}",
                                           request.prefix.size(), limits::kKeyBytes));
@@ -176,7 +176,7 @@ Maybe KeyOps::on(Step& step, const RemovePrefix& request) {
 
 // ---- reads -------------------------------------------------------------------------------------
 
-Maybe KeyOps::on(Step& step, const Check& check) {
+OptionalReply KeyOps::on(Step& step, const Check& check) {
   if (check.keys.size() > limits::kKeysPerRequest) {
     return refuse(Code::too_large,
                   format("check: {} keys, limit {}", check.keys.size(), limits::kKeysPerRequest));
@@ -193,7 +193,7 @@ Maybe KeyOps::on(Step& step, const Check& check) {
   return reply(Checked{all});
 }
 
-Maybe KeyOps::on(Step& step, const List& list) {
+OptionalReply KeyOps::on(Step& step, const List& list) {
   const std::size_t limit = list.limit == 0
                                 ? limits::kListPageKeys
                                 : std::min<std::size_t>(list.limit, limits::kListPageKeys);
@@ -204,12 +204,12 @@ Maybe KeyOps::on(Step& step, const List& list) {
   return reply(std::move(page));
 }
 
-Maybe KeyOps::on(Step& step, const Count& count) {
+OptionalReply KeyOps::on(Step& step, const Count& count) {
   step.observe(step.revision);
   return reply(Counted{keys_.count(count.prefix)});
 }
 
-Maybe KeyOps::on(Step& step, const ReadValues& read) {
+OptionalReply KeyOps::on(Step& step, const ReadValues& read) {
   if (Result<void> good = check_keys(read); !good) return good.error();
   if (read.first > read.keys.size()) {
     return refuse(Code::invalid_argument, format("read_values: first is {}, but there are {} keys",
@@ -234,13 +234,13 @@ Maybe KeyOps::on(Step& step, const ReadValues& read) {
 
 // ---- reads that may wait -----------------------------------------------------------------------
 
-Maybe KeyOps::on(Step& step, const Get& get) {
-  Maybe value = waits_.ready(step, get);  // returned without a move
+OptionalReply KeyOps::on(Step& step, const Get& get) {
+  OptionalReply value = waits_.ready(step, get);  // returned without a move
   if (!value) value = wait_for(step, get);
   return value;
 }
-Maybe KeyOps::on(Step& step, const Wait& wait) {
-  Maybe done = wait_for(step, wait);
+OptionalReply KeyOps::on(Step& step, const Wait& wait) {
+  OptionalReply done = wait_for(step, wait);
   if (!step.session->c10d || wait.keys.size() != 1 || !done || !*done) return done;
   const Bytes& key = wait.keys.front();
   if (keys_.find(key) == nullptr) {
@@ -248,8 +248,8 @@ Maybe KeyOps::on(Step& step, const Wait& wait) {
   }
   return done;
 }
-Maybe KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get); }
-Maybe KeyOps::on(Step& step, const WaitCounter& wait) {
+OptionalReply KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get); }
+OptionalReply KeyOps::on(Step& step, const WaitCounter& wait) {
   Session& session = *step.session;
   if (session.c10d && wait.at_least <= std::int64_t{limits::kWorldSize}) {
     session.counts_to = std::max(session.counts_to, wait.at_least);
@@ -258,22 +258,22 @@ Maybe KeyOps::on(Step& step, const WaitCounter& wait) {
 }
 
 template <class Op>
-Maybe KeyOps::wait_for(Step& step, const Op& op) {
+OptionalReply KeyOps::wait_for(Step& step, const Op& op) {
   if (Result<void> good = check_keys(op); !good) return good.error();
-  Maybe done = waits_.ready(step, op);
+  OptionalReply done = waits_.ready(step, op);
   if (!done) done = waits_.block(step, op, op.timeout);
   return done;
 }
 
 /// If there are changes, replies at once. Otherwise blocks the request until the next change.
-Maybe KeyOps::on(Step& step, const Watch& asked) {
+OptionalReply KeyOps::on(Step& step, const Watch& asked) {
   if (!asked.prefix || asked.key.size() > limits::kKeyBytes) {
     if (Result<void> good = check_key(asked.key); !good) return good.error();
   }
   Watch watch = asked;
   if (watch.from == 0) watch.from = step.revision + 1;
   const bool from_past = watch.from <= step.revision;
-  Maybe past = from_past ? waits_.ready(step, watch) : std::nullopt;
+  OptionalReply past = from_past ? waits_.ready(step, watch) : std::nullopt;
   if (past && !*past) return past;
   // Notes the watched key or prefix even if a reply is ready, because the client will watch again.
   history_.watched(watch, step.revision, step.now, step.out.rows);

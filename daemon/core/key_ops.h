@@ -23,22 +23,22 @@ class KeyOps {
         reservations_(reservations),
         waits_(waits) {}
 
-  Maybe on(Step& step, const Set& set);
-  Maybe on(Step& step, const Check& check);
-  Maybe on(Step& step, const Add& add);
-  Maybe on(Step& step, const CompareSet& compare);
-  Maybe on(Step& step, const Remove& request);
-  Maybe on(Step& step, const MultiSet& set);
-  Maybe on(Step& step, const List& list);
-  Maybe on(Step& step, const Count& count);
-  Maybe on(Step& step, const Append& append);
-  Maybe on(Step& step, const RemovePrefix& request);
-  Maybe on(Step& step, const Get& get);
-  Maybe on(Step& step, const Wait& wait);
-  Maybe on(Step& step, const MultiGet& get);
-  Maybe on(Step& step, const ReadValues& read);
-  Maybe on(Step& step, const WaitCounter& wait);
-  Maybe on(Step& step, const Watch& asked);
+  OptionalReply on(Step& step, const Set& set);
+  OptionalReply on(Step& step, const Check& check);
+  OptionalReply on(Step& step, const Add& add);
+  OptionalReply on(Step& step, const CompareSet& compare);
+  OptionalReply on(Step& step, const Remove& request);
+  OptionalReply on(Step& step, const MultiSet& set);
+  OptionalReply on(Step& step, const List& list);
+  OptionalReply on(Step& step, const Count& count);
+  OptionalReply on(Step& step, const Append& append);
+  OptionalReply on(Step& step, const RemovePrefix& request);
+  OptionalReply on(Step& step, const Get& get);
+  OptionalReply on(Step& step, const Wait& wait);
+  OptionalReply on(Step& step, const MultiGet& get);
+  OptionalReply on(Step& step, const ReadValues& read);
+  OptionalReply on(Step& step, const WaitCounter& wait);
+  OptionalReply on(Step& step, const Watch& asked);
 
   /// Sets a key. Without `expiry`, the expiry of the key does not change.
   void put(Step& step, std::string_view key, Blob value, const std::optional<Expiry>& expiry) {

@@ -9,14 +9,14 @@ void QueueOps::push(Step& step, const Bytes& queue, Bytes value) {
   step.observe(step.next);
 }
 
-Maybe QueueOps::on(Step& step, const QueuePush& request) {
+OptionalReply QueueOps::on(Step& step, const QueuePush& request) {
   Result<void> good = queues_.check_push(request.key, request.value.size(), 0, 0);
   if (!good) return good.error();
   push(step, request.key, request.value);
   return reply(Counted{queues_.length(request.key)});
 }
 
-Maybe QueueOps::on(Step& step, const QueuePop& pop) {
+OptionalReply QueueOps::on(Step& step, const QueuePop& pop) {
   if (Result<void> good = check_key(pop.key); !good) return good.error();
   const std::optional<Reservation>& reserved = step.session->reserved;
   if ((reserved && reserved->queue == pop.key) || queues_.oldest(pop.key)) {
@@ -26,7 +26,7 @@ Maybe QueueOps::on(Step& step, const QueuePop& pop) {
   return waits_.block(step, pop, pop.timeout);
 }
 
-Maybe QueueOps::on(Step& step, const QueueLength& request) {
+OptionalReply QueueOps::on(Step& step, const QueueLength& request) {
   if (Result<void> good = check_key(request.key); !good) return good.error();
   step.observe(queues_.observed());
   return reply(Counted{queues_.length(request.key)});

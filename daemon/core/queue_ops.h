@@ -12,9 +12,9 @@ class QueueOps {
   QueueOps(Queues& queues, Sessions& sessions, Reservations& reservations, Waits& waits)
       : queues_(queues), sessions_(sessions), reservations_(reservations), waits_(waits) {}
 
-  Maybe on(Step& step, const QueuePush& request);
-  Maybe on(Step& step, const QueuePop& pop);
-  Maybe on(Step& step, const QueueLength& request);
+  OptionalReply on(Step& step, const QueuePush& request);
+  OptionalReply on(Step& step, const QueuePop& pop);
+  OptionalReply on(Step& step, const QueueLength& request);
 
   /// Pushes a value that Queues::check_push() has allowed.
   void push(Step& step, const Bytes& queue, Bytes value);

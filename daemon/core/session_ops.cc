@@ -14,7 +14,7 @@ constexpr const char* kEndings[] = {"its session said goodbye", "its session has
 
 }  // namespace
 
-Maybe SessionOps::on(Step& step, const Hello& hello) {
+OptionalReply SessionOps::on(Step& step, const Hello& hello) {
   if (hello.host.size() > limits::kNameBytes) {
     return failure(Code::too_large, "hello: host name too long: {} bytes, limit {}",
                    hello.host.size(), limits::kNameBytes);
@@ -77,22 +77,22 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
   return reply(std::move(welcome));
 }
 
-Maybe SessionOps::on(Step& step, const Ping&) {
+OptionalReply SessionOps::on(Step& step, const Ping&) {
   parts_.sessions.heard(step.from.connection, step.now);
   return reply(Done{});
 }
 
-Maybe SessionOps::on(Step& step, const Goodbye&) {
+OptionalReply SessionOps::on(Step& step, const Goodbye&) {
   end(step, step.from.session, Ending::goodbye);
   step.session = nullptr;
   step.shows_change = true;
   return reply(Done{});
 }
 
-Maybe SessionOps::on(Step& step, const Cancel& cancel) {
+OptionalReply SessionOps::on(Step& step, const Cancel& cancel) {
   const auto blocked = parts_.waits.cancel(step, cancel.sequence);
   if (const auto* join = blocked ? std::get_if<Join>(&blocked->request) : nullptr) {
-    Moment at = step.moment();
+    ChangeContext at = step.change_context();
     parts_.groups.withdraw(step.from.session, join->group, "its join was cancelled", at);
   }
   if (planted(Planted::cancel_keeps_delivery)) return reply(Done{});
@@ -121,7 +121,7 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
                                *parts_.sessions.withdraw(id, session, sequence, step.out.rows));
   }
   for (const Bytes& key : keys) parts_.key_ops.remove(step, key);
-  Moment at = step.moment();
+  ChangeContext at = step.change_context();
   parts_.groups.ended(id, kEndings[static_cast<std::size_t>(ending)], at);
   if (!planted(Planted::totals_kept)) parts_.ledger.forget(id);
   parts_.sessions.close(id, ending, ending == Ending::expired && kept, step.next, step.now,

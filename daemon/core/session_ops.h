@@ -35,12 +35,12 @@ class SessionOps {
     if (starts_.empty()) starts_.push_back({start.epoch, start.revision});
   }
 
-  Maybe on(Step& step, const Hello& hello);
-  Maybe on(Step& step, const Ping& ping);
-  Maybe on(Step& step, const Goodbye& goodbye);
-  Maybe on(Step& step, const Cancel& cancel);
+  OptionalReply on(Step& step, const Hello& hello);
+  OptionalReply on(Step& step, const Ping& ping);
+  OptionalReply on(Step& step, const Goodbye& goodbye);
+  OptionalReply on(Step& step, const Cancel& cancel);
   /// Refuses the request: endpoints are in the directory, which answers it before a job is asked.
-  Maybe on(Step&, const LeaseEndpoint&) {
+  OptionalReply on(Step&, const LeaseEndpoint&) {
     return refuse(Code::unsupported, "lease_endpoint: a job leases no endpoint; ask the daemon");
   }
 

@@ -19,7 +19,7 @@
 namespace c10dd::core {
 
 /// The reply to a request; empty while the request is blocked.
-using Maybe = std::optional<Reply>;
+using OptionalReply = std::optional<Reply>;
 
 /// A token that fires at the end of the step.
 struct Signal {
@@ -45,7 +45,7 @@ struct Step {
   const Pending::Waiter* again =
       nullptr;  ///< set if the request was blocked before and is tried again
 
-  Moment moment() { return {next, now, out.rows}; }
+  ChangeContext change_context() { return {next, now, out.rows}; }
   void observe(Revision seen) { observed = std::max(observed, seen); }
   void signal(Bytes token) { signals.push_back({std::move(token), false}); }
 };
@@ -73,11 +73,11 @@ inline Bytes watch_token(const Watch& watch) {
 
 /// Returns a reply with this body. Constructs the reply in place, because moving one is costly.
 template <class Body>
-Maybe reply(Body body) {
-  return Maybe(std::in_place, boost::system::in_place_value, std::in_place_type<Body>,
+OptionalReply reply(Body body) {
+  return OptionalReply(std::in_place, boost::system::in_place_value, std::in_place_type<Body>,
                std::move(body));
 }
-inline Maybe refuse(Code code, std::string detail) {
+inline OptionalReply refuse(Code code, std::string detail) {
   return Reply(failure(code, std::move(detail)));
 }
 

@@ -25,7 +25,7 @@ struct Transactions::Plan {
   std::vector<std::int64_t> sums = {};
 };
 
-Maybe Transactions::on(Step& step, const Transact& transact) {
+OptionalReply Transactions::on(Step& step, const Transact& transact) {
   if (transact.conditions.size() > limits::kConditions) {
     return failure(Code::too_large, "transact: too many conditions: {}, limit {}",
                    transact.conditions.size(), limits::kConditions);

@@ -13,7 +13,7 @@ class Transactions {
   Transactions(KeySpace& keys, const Queues& queues, KeyOps& key_ops, QueueOps& queue_ops)
       : keys_(keys), queues_(queues), key_ops_(key_ops), queue_ops_(queue_ops) {}
 
-  Maybe on(Step& step, const Transact& transact);
+  OptionalReply on(Step& step, const Transact& transact);
 
  private:
   struct Plan;

@@ -52,14 +52,14 @@ std::vector<Bytes> WaitRules::tokens(const MultiGet& get) const {
   return tokens;
 }
 
-Maybe WaitRules::ready(const Get& get, Look& look) const {
+OptionalReply WaitRules::ready(const Get& get, WaitContext& look) const {
   const KeySpace::StoredValue* entry = tables_.keys.find(get.key);
   if (entry == nullptr) return std::nullopt;
   look.observe(entry->revision);
   return reply(Value{entry->value, entry->revision});
 }
 
-Maybe WaitRules::ready(const Wait& wait, Look& look) const {
+OptionalReply WaitRules::ready(const Wait& wait, WaitContext& look) const {
   if (wait.each && look.since > 0) {  // the last key that had not existed was set in this step
     look.observe(look.revision);
     return reply(Done{});
@@ -74,7 +74,7 @@ Maybe WaitRules::ready(const Wait& wait, Look& look) const {
   return reply(Done{});
 }
 
-Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
+OptionalReply WaitRules::ready(const MultiGet& get, WaitContext& look) const {
   for (const Bytes& key : get.keys) {
     if (!is_there(key, false)) return std::nullopt;
   }
@@ -99,7 +99,7 @@ Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
 /// request asks for the values of the keys. For such a request, a queue with items does not replace
 /// a missing key of the same name.
 Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
-                              Look& look) const {
+                              WaitContext& look) const {
   for (const Bytes& key : keys) {
     look.observe(std::max(tables_.keys.observed(key), tables_.queues.observed()));
   }
@@ -116,10 +116,10 @@ Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& ke
   return result;
 }
 
-Reply WaitRules::overdue(const Waiter& waiter, const Get& get, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const Get& get, WaitContext& look) const {
   return keys_overdue(waiter, {get.key.str()}, true, look);
 }
-Reply WaitRules::overdue(const Waiter& waiter, const Wait& wait, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const Wait& wait, WaitContext& look) const {
   if (!wait.each) return keys_overdue(waiter, wait.keys, false, look);
   // Names only the keys that have not existed since the request.
   look.observe(look.revision);
@@ -127,7 +127,7 @@ Reply WaitRules::overdue(const Waiter& waiter, const Wait& wait, Look& look) con
   for (const Bytes& token : waiter.tokens) missing.push_back(token.substr(1));
   return missing_keys(missing, wait.keys.size(), waiter.timeout);
 }
-Reply WaitRules::overdue(const Waiter& waiter, const MultiGet& get, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const MultiGet& get, WaitContext& look) const {
   return keys_overdue(waiter, get.keys, true, look);
 }
 
@@ -137,7 +137,7 @@ std::vector<Bytes> WaitRules::tokens(const WaitCounter& wait) const {
   return {Pending::counter_token(wait.key, wait.at_least)};
 }
 
-Maybe WaitRules::ready(const WaitCounter& wait, Look& look) const {
+OptionalReply WaitRules::ready(const WaitCounter& wait, WaitContext& look) const {
   const KeySpace::StoredValue* entry = tables_.keys.find(wait.key);
   if (entry == nullptr) return std::nullopt;
   const std::optional<std::int64_t> number = number_at_start(entry->value);
@@ -146,7 +146,7 @@ Maybe WaitRules::ready(const WaitCounter& wait, Look& look) const {
   return reply(Done{});
 }
 
-Reply WaitRules::overdue(const Waiter& waiter, const WaitCounter& wait, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const WaitCounter& wait, WaitContext& look) const {
   look.observe(tables_.keys.observed(wait.key));
   const KeySpace::StoredValue* entry = tables_.keys.find(wait.key);
   const auto number = entry == nullptr ? std::nullopt : number_at_start(entry->value);
@@ -162,7 +162,7 @@ Reply WaitRules::overdue(const Waiter& waiter, const WaitCounter& wait, Look& lo
 
 std::vector<Bytes> WaitRules::tokens(const Watch& watch) const { return {watch_token(watch)}; }
 
-Maybe WaitRules::ready(const Watch& asked, Look& look) const {
+OptionalReply WaitRules::ready(const Watch& asked, WaitContext& look) const {
   Watch watch = asked;
   watch.from = std::max(watch.from, look.since);
   look.observe(look.revision);
@@ -180,7 +180,7 @@ Maybe WaitRules::ready(const Watch& asked, Look& look) const {
   return reply(std::move(changes));
 }
 
-Reply WaitRules::overdue(const Waiter&, const Watch& watch, Look& look) const {
+Reply WaitRules::overdue(const Waiter&, const Watch& watch, WaitContext& look) const {
   look.observe(look.revision);
   return ReplyBody(Changes{.changes = {}, .next = std::max(watch.from, look.revision + 1)});
 }
@@ -189,7 +189,7 @@ Reply WaitRules::overdue(const Waiter&, const Watch& watch, Look& look) const {
 
 std::vector<Bytes> WaitRules::tokens(const QueuePop& pop) const { return {queue_token(pop.key)}; }
 
-Reply WaitRules::overdue(const Waiter& waiter, const QueuePop& pop, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const QueuePop& pop, WaitContext& look) const {
   look.observe(tables_.queues.observed());
   const bool looked = waiter.timeout == Duration::zero();
   return failure(looked ? Code::not_found : Code::timed_out,
@@ -206,7 +206,7 @@ std::vector<Bytes> WaitRules::tokens(const Exchange& exchange) const {
   return {token_of(barrier_key(exchange))};
 }
 
-Maybe WaitRules::ready(const Barrier& barrier, Look& look) const {
+OptionalReply WaitRules::ready(const Barrier& barrier, WaitContext& look) const {
   const BarrierState& state = *tables_.barriers.find(barrier_key(barrier));
   if (!state.complete) return std::nullopt;
   look.observe(state.revision);
@@ -214,7 +214,7 @@ Maybe WaitRules::ready(const Barrier& barrier, Look& look) const {
   return reply(Done{});
 }
 
-Maybe WaitRules::ready(const Exchange& exchange, Look& look) const {
+OptionalReply WaitRules::ready(const Exchange& exchange, WaitContext& look) const {
   const BarrierKey key = barrier_key(exchange);
   const BarrierState& state = *tables_.barriers.find(key);
   if (!state.complete) return std::nullopt;
@@ -230,7 +230,7 @@ Maybe WaitRules::ready(const Exchange& exchange, Look& look) const {
   return reply(Exchanged{exchange.offset, length, {state.result, at + exchange.offset, chunk}});
 }
 
-Reply WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key, Look& look) const {
+Reply WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key, WaitContext& look) const {
   const BarrierState* state = tables_.barriers.find(key);
   if (state != nullptr) look.observe(state->revision);
   const Everybody everybody{tables_.sessions, tables_.barriers, tables_.groups, look.now};
@@ -240,15 +240,15 @@ Reply WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key, Lo
   return missing_ranks(key, *state, waiter.timeout, everybody);
 }
 
-Reply WaitRules::overdue(const Waiter& waiter, const Barrier& barrier, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const Barrier& barrier, WaitContext& look) const {
   return barrier_overdue(waiter, barrier_key(barrier), look);
 }
-Reply WaitRules::overdue(const Waiter& waiter, const Exchange& exchange, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const Exchange& exchange, WaitContext& look) const {
   return barrier_overdue(waiter, barrier_key(exchange), look);
 }
 
 Reply WaitRules::time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key,
-                                  Look& look) {
+                                  WaitContext& look) {
   Reply reason = barrier_overdue(waiter, key, look);
   if (waiter.absent || tables_.barriers.find(key)->complete) return reason;
   Failure recorded = reason.error();
@@ -260,10 +260,10 @@ Reply WaitRules::time_out_barrier(Step& step, const Waiter& waiter, const Barrie
   return recorded;
 }
 
-Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look) {
+Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Barrier& barrier, WaitContext& look) {
   return time_out_barrier(step, waiter, barrier_key(barrier), look);
 }
-Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look) {
+Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Exchange& exchange, WaitContext& look) {
   return time_out_barrier(step, waiter, barrier_key(exchange), look);
 }
 
@@ -274,7 +274,7 @@ std::vector<Bytes> WaitRules::tokens(const WatchGroup& watch) const {
   return {group_token(watch.group)};
 }
 
-Maybe WaitRules::ready(const Join& join, Look& look) const {
+OptionalReply WaitRules::ready(const Join& join, WaitContext& look) const {
   const Group& group = *tables_.groups.find(join.group);
   look.observe(group.changed());
   if (const auto place = group.place(look.session, join.round)) return reply(*place);
@@ -283,14 +283,14 @@ Maybe WaitRules::ready(const Join& join, Look& look) const {
                                    printable(join.group, limits::kNameBytes) + "\"; join again");
 }
 
-Maybe WaitRules::ready(const WatchGroup& watch, Look& look) const {
+OptionalReply WaitRules::ready(const WatchGroup& watch, WaitContext& look) const {
   const Group& group = *tables_.groups.find(watch.group);
   if (group.facts().status <= watch.seen) return std::nullopt;
   look.observe(group.changed());
   return reply(group.status(look.now));
 }
 
-Reply WaitRules::overdue(const Waiter& waiter, const Join& join, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const Join& join, WaitContext& look) const {
   const Group& group = *tables_.groups.find(join.group);
   look.observe(group.changed());
   return join_overdue(
@@ -298,16 +298,16 @@ Reply WaitRules::overdue(const Waiter& waiter, const Join& join, Look& look) con
       look.shortages == nullptr ? group.shortage() : look.shortages->at(join.group));
 }
 
-Reply WaitRules::overdue(const Waiter&, const WatchGroup& watch, Look& look) const {
+Reply WaitRules::overdue(const Waiter&, const WatchGroup& watch, WaitContext& look) const {
   const Group& group = *tables_.groups.find(watch.group);
   look.observe(group.changed());
   return ReplyBody(group.status(look.now));
 }
 
-Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Join& join, Look& look) {
-  if (Maybe known = ready(join, look)) return std::move(*known);
+Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Join& join, WaitContext& look) {
+  if (OptionalReply known = ready(join, look)) return std::move(*known);
   Reply reason = overdue(waiter, join, look);
-  Moment at = step.moment();
+  ChangeContext at = step.change_context();
   tables_.groups.withdraw(waiter.session, join.group, "its join timed out", at);
   if (!step.out.rows.empty()) look.observe(step.next);
   return reason;

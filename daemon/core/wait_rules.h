@@ -34,7 +34,7 @@ class WaitRules {
   using Shortages = std::map<std::string, Failure>;  // by group
 
   /// The context of one reply.
-  struct Look {
+  struct WaitContext {
     const SessionId& session;
     TimePoint now;
     Revision revision;  ///< the job's
@@ -65,34 +65,34 @@ class WaitRules {
 
   /// Returns the reply if the request can complete now; otherwise returns nothing. There is no
   /// overload for queue_pop, which QueueOps::serve() answers.
-  Maybe ready(const Get& get, Look& look) const;
-  Maybe ready(const Wait& wait, Look& look) const;
-  Maybe ready(const MultiGet& get, Look& look) const;
-  Maybe ready(const WaitCounter& wait, Look& look) const;
-  Maybe ready(const Watch& watch, Look& look) const;
-  Maybe ready(const Barrier& barrier, Look& look) const;
-  Maybe ready(const Exchange& exchange, Look& look) const;
-  Maybe ready(const Join& join, Look& look) const;
-  Maybe ready(const WatchGroup& watch, Look& look) const;
+  OptionalReply ready(const Get& get, WaitContext& look) const;
+  OptionalReply ready(const Wait& wait, WaitContext& look) const;
+  OptionalReply ready(const MultiGet& get, WaitContext& look) const;
+  OptionalReply ready(const WaitCounter& wait, WaitContext& look) const;
+  OptionalReply ready(const Watch& watch, WaitContext& look) const;
+  OptionalReply ready(const Barrier& barrier, WaitContext& look) const;
+  OptionalReply ready(const Exchange& exchange, WaitContext& look) const;
+  OptionalReply ready(const Join& join, WaitContext& look) const;
+  OptionalReply ready(const WatchGroup& watch, WaitContext& look) const;
 
   /// Returns the reply to a request that has timed out. If the reply is a failure, it names what is
   /// missing.
-  Reply overdue(const Waiter& waiter, const Get& get, Look& look) const;
-  Reply overdue(const Waiter& waiter, const Wait& wait, Look& look) const;
-  Reply overdue(const Waiter& waiter, const MultiGet& get, Look& look) const;
-  Reply overdue(const Waiter& waiter, const WaitCounter& wait, Look& look) const;
-  Reply overdue(const Waiter& waiter, const Watch& watch, Look& look) const;
-  Reply overdue(const Waiter& waiter, const QueuePop& pop, Look& look) const;
-  Reply overdue(const Waiter& waiter, const Barrier& barrier, Look& look) const;
-  Reply overdue(const Waiter& waiter, const Exchange& exchange, Look& look) const;
-  Reply overdue(const Waiter& waiter, const Join& join, Look& look) const;
-  Reply overdue(const Waiter& waiter, const WatchGroup& watch, Look& look) const;
+  Reply overdue(const Waiter& waiter, const Get& get, WaitContext& look) const;
+  Reply overdue(const Waiter& waiter, const Wait& wait, WaitContext& look) const;
+  Reply overdue(const Waiter& waiter, const MultiGet& get, WaitContext& look) const;
+  Reply overdue(const Waiter& waiter, const WaitCounter& wait, WaitContext& look) const;
+  Reply overdue(const Waiter& waiter, const Watch& watch, WaitContext& look) const;
+  Reply overdue(const Waiter& waiter, const QueuePop& pop, WaitContext& look) const;
+  Reply overdue(const Waiter& waiter, const Barrier& barrier, WaitContext& look) const;
+  Reply overdue(const Waiter& waiter, const Exchange& exchange, WaitContext& look) const;
+  Reply overdue(const Waiter& waiter, const Join& join, WaitContext& look) const;
+  Reply overdue(const Waiter& waiter, const WatchGroup& watch, WaitContext& look) const;
 
   /// Times out a request on which other requests depend. Returns the reply to the request. A
   /// barrier fails for all its ranks, also for ranks that arrive later. A join is withdrawn.
-  Reply time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look);
-  Reply time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look);
-  Reply time_out(Step& step, const Waiter& waiter, const Join& join, Look& look);
+  Reply time_out(Step& step, const Waiter& waiter, const Barrier& barrier, WaitContext& look);
+  Reply time_out(Step& step, const Waiter& waiter, const Exchange& exchange, WaitContext& look);
+  Reply time_out(Step& step, const Waiter& waiter, const Join& join, WaitContext& look);
 
   /// Returns whether the key exists or, if `or_queue` is true, whether a queue named `key` has a
   /// free item.
@@ -104,9 +104,9 @@ class WaitRules {
  private:
   std::vector<Bytes> missing(const std::vector<Bytes>& keys, bool or_queue) const;
   Reply keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
-                     Look& look) const;
-  Reply barrier_overdue(const Waiter& waiter, const BarrierKey& key, Look& look) const;
-  Reply time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key, Look& look);
+                     WaitContext& look) const;
+  Reply barrier_overdue(const Waiter& waiter, const BarrierKey& key, WaitContext& look) const;
+  Reply time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key, WaitContext& look);
 
   WaitTables tables_;
 };

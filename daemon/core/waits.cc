@@ -48,11 +48,11 @@ template <class Op>
 
 // ---- blocking ----------------------------------------------------------------------------------
 
-Maybe Waits::block(Step& step, Request request, Duration timeout,
+OptionalReply Waits::block(Step& step, Request request, Duration timeout,
                    const std::optional<SessionId>& absent) {
   Waiter blocked = waiter(step, std::move(request), timeout, absent);
   if (blocked.timeout == Duration::zero()) {
-    WaitRules::Look look{.session = blocked.session, .now = step.now, .revision = step.revision};
+    WaitRules::WaitContext look{.session = blocked.session, .now = step.now, .revision = step.revision};
     Reply reply = overdue(blocked, look);
     step.observe(look.observed);
     return reply;
@@ -138,16 +138,16 @@ std::vector<Bytes> Waits::tokens_of(const Request& request) const {
       request);
 }
 
-Maybe Waits::ready(const Waiter& waiter, WaitRules::Look& look) const {
+OptionalReply Waits::ready(const Waiter& waiter, WaitRules::WaitContext& look) const {
   return std::visit(
-      [&](const auto& op) -> Maybe {
+      [&](const auto& op) -> OptionalReply {
         if constexpr (requires { rules_.ready(op, look); }) return rules_.ready(op, look);
         never_blocks(op);
       },
       waiter.request);
 }
 
-Reply Waits::overdue(const Waiter& waiter, WaitRules::Look& look) const {
+Reply Waits::overdue(const Waiter& waiter, WaitRules::WaitContext& look) const {
   return std::visit(
       [&](const auto& op) -> Reply {
         if constexpr (requires { rules_.overdue(waiter, op, look); }) {
@@ -158,7 +158,7 @@ Reply Waits::overdue(const Waiter& waiter, WaitRules::Look& look) const {
       waiter.request);
 }
 
-Reply Waits::time_out(Step& step, const Waiter& waiter, WaitRules::Look& look) {
+Reply Waits::time_out(Step& step, const Waiter& waiter, WaitRules::WaitContext& look) {
   return std::visit(
       [&](const auto& op) -> Reply {
         if constexpr (requires { rules_.time_out(step, waiter, op, look); }) {
@@ -198,9 +198,9 @@ void Waits::release_all_but_status(Step& step) {
 /// Answers the waiter if its request can complete. Otherwise blocks it again for the tokens that
 /// are missing now: for example, a key may have been removed meanwhile.
 void Waits::recheck(Step& step, Waiter waiter) {
-  WaitRules::Look look{
+  WaitRules::WaitContext look{
       .session = waiter.session, .now = step.now, .revision = step.revision, .since = step.next};
-  if (Maybe reply = ready(waiter, look)) {
+  if (OptionalReply reply = ready(waiter, look)) {
     return finish(step, waiter, std::move(*reply), look.observed);
   }
   waiter.tokens = tokens_of(waiter.request);
@@ -215,7 +215,7 @@ void Waits::time_out(Step& step) {
   });
   const WaitRules::Shortages shortages = rules_.shortages(overdue);
   for (const Waiter& waiter : overdue) {
-    WaitRules::Look look{.session = waiter.session,
+    WaitRules::WaitContext look{.session = waiter.session,
                          .now = step.now,
                          .revision = step.revision,
                          .shortages = &shortages};

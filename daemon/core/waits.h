@@ -24,9 +24,9 @@ class Waits {
 
   /// Returns the reply if the request can complete now; otherwise returns nothing.
   template <class Op>
-  Maybe ready(Step& step, const Op& op) const {
-    WaitRules::Look look{.session = step.from.session, .now = step.now, .revision = step.revision};
-    Maybe reply = rules_.ready(op, look);
+  OptionalReply ready(Step& step, const Op& op) const {
+    WaitRules::WaitContext look{.session = step.from.session, .now = step.now, .revision = step.revision};
+    OptionalReply reply = rules_.ready(op, look);
     step.observe(look.observed);
     return reply;
   }
@@ -36,7 +36,7 @@ class Waits {
   /// not positive, or quota_exceeded if the job's blocked requests would exceed a limit. If
   /// `absent` names a session, the request waits until that session is connected again, counts as
   /// gone, or has ended. Otherwise the request waits for the tokens of WaitRules::tokens().
-  Maybe block(Step& step, Request request, Duration timeout,
+  OptionalReply block(Step& step, Request request, Duration timeout,
               const std::optional<SessionId>& absent = std::nullopt);
 
   /// Answers the waiters whose last token has fired in this step.
@@ -92,9 +92,9 @@ class Waits {
   // the blocked request. tokens_of() calls tokens(); the others call the function of the same name.
   // If WaitRules::time_out() has no overload for this type, overdue() is called instead.
   std::vector<Bytes> tokens_of(const Request& request) const;
-  Maybe ready(const Waiter& waiter, WaitRules::Look& look) const;
-  Reply overdue(const Waiter& waiter, WaitRules::Look& look) const;
-  Reply time_out(Step& step, const Waiter& waiter, WaitRules::Look& look);
+  OptionalReply ready(const Waiter& waiter, WaitRules::WaitContext& look) const;
+  Reply overdue(const Waiter& waiter, WaitRules::WaitContext& look) const;
+  Reply time_out(Step& step, const Waiter& waiter, WaitRules::WaitContext& look);
 
   Quotas quotas_;
   const Sessions& sessions_;

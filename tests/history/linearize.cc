@@ -59,18 +59,18 @@ std::optional<State> make(const KeyCall& call, const State& state) {
 class Search {
  public:
   explicit Search(std::vector<KeyCall> calls) : calls_(std::move(calls)) {
-    struct Moment {
+    struct Point {
       std::uint64_t order;
       std::size_t call;
       bool is_return;
     };
-    std::vector<Moment> moments;
+    std::vector<Point> moments;
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       moments.push_back({calls_[i].invoked, i, false});
       moments.push_back({calls_[i].known ? calls_[i].answered : ~std::uint64_t{0}, i, true});
     }
     std::stable_sort(moments.begin(), moments.end(),
-                     [](const Moment& a, const Moment& b) { return a.order < b.order; });
+                     [](const Point& a, const Point& b) { return a.order < b.order; });
     nodes_.resize(moments.size() + 1);  // the first is the head
     return_of_.resize(calls_.size());
     for (std::size_t i = 0; i < moments.size(); ++i) {

@@ -63,7 +63,7 @@ class EtcdServer final : public StoreServer {
   Result<Found> get(const Keys& keys, Limit limit) override {
     return await(limit, ranges_of_keys(keys, false), [&]() -> Result<Seen> {
       Seen seen;
-      const auto found = look(ranges_of_keys(keys, false), Content::values, limit, seen.revision);
+      const auto found = ask(ranges_of_keys(keys, false), Content::values, limit, seen.revision);
       if (!found) return found.error();
       for (std::size_t i = 0; i < keys.size(); ++i) {
         const std::vector<Entry>& list = (*found)[i].list;
@@ -77,7 +77,7 @@ class EtcdServer final : public StoreServer {
   Result<Found> wait(const Keys& keys, Limit limit) override {
     return await(limit, ranges_of_keys(keys, true), [&]() -> Result<Seen> {
       Seen seen;
-      const auto found = look(ranges_of_keys(keys, true), Content::number, limit, seen.revision);
+      const auto found = ask(ranges_of_keys(keys, true), Content::number, limit, seen.revision);
       if (!found) return found.error();
       for (std::size_t i = 0; i < keys.size(); ++i) {
         const bool there = (*found)[2 * i].number > 0 || (*found)[2 * i + 1].number > 0;
@@ -231,7 +231,7 @@ class EtcdServer final : public StoreServer {
   }
 
   /// Reads all ranges at one revision, which it returns in `revision`.
-  Result<std::vector<Entries>> look(const std::vector<Missing>& names, Content content, Limit limit,
+  Result<std::vector<Entries>> ask(const std::vector<Missing>& names, Content content, Limit limit,
                                     std::int64_t& revision) {
     std::vector<Range> ranges;
     for (const Missing& name : names) {
@@ -292,7 +292,7 @@ class EtcdServer final : public StoreServer {
   Result<Seen> take(const std::string& key, const Range& items, Limit limit) {
     while (true) {
       Seen seen;
-      const auto oldest = look({{key, {items}}}, Content::oldest, limit, seen.revision);
+      const auto oldest = ask({{key, {items}}}, Content::oldest, limit, seen.revision);
       if (!oldest) return oldest.error();
       if (oldest->front().list.empty()) {
         seen.found.missing.push_back(key);
@@ -312,8 +312,8 @@ class EtcdServer final : public StoreServer {
 
   /// Returns what ask() finds. If the limit allows, waits until it finds all. `names` are
   /// all names that it looks for.
-  template <class Look>
-  Result<Found> await(Limit limit, const std::vector<Missing>& names, const Look& ask) {
+  template <class Ask>
+  Result<Found> await(Limit limit, const std::vector<Missing>& names, const Ask& ask) {
     Result<Seen> seen = ask();
     while (seen && !seen->found.missing.empty() && limit.waits && Clock::now() < limit.end) {
       bool first = true;
@@ -331,9 +331,9 @@ class EtcdServer final : public StoreServer {
   }
 
   /// Watches what is missing, and looks again when all of it has come.
-  template <class Look>
+  template <class Ask>
   Result<Seen> listen(Link& link, Seen seen, const std::vector<Missing>& names,
-                      Clock::time_point end, const Look& ask) {
+                      Clock::time_point end, const Ask& ask) {
     const std::set<std::string> missing(seen.found.missing.begin(), seen.found.missing.end());
     std::map<std::string, std::string> coming;  // begin of a range -> name
     std::string requests;

@@ -184,9 +184,9 @@ class RedisServer final : public StoreServer {
   }
 
   /// Returns what `look` finds. If the limit allows, waits until it finds all.
-  template <class Look>
-  Result<Found> await(Limit limit, const Look& look) {
-    Result<Found> found = look();
+  template <class Ask>
+  Result<Found> await(Limit limit, const Ask& ask) {
+    Result<Found> found = ask();
     while (found && !found->missing.empty() && limit.waits && Clock::now() < limit.end) {
       found =
           links_.read(limit.end, [&](Link& link) { return listen(link, *found, limit.end, look); });
@@ -195,15 +195,15 @@ class RedisServer final : public StoreServer {
   }
 
   /// Subscribes to what is missing, looks, and looks again when all of it has come.
-  template <class Look>
-  Result<Found> listen(Link& link, const Found& before, Clock::time_point end, const Look& look) {
+  template <class Ask>
+  Result<Found> listen(Link& link, const Found& before, Clock::time_point end, const Ask& ask) {
     std::set<std::string> coming;
     for (const std::string& name : before.missing) coming.insert(channel_ + name);
     if (Result<void> done = link.subscribe({coming.begin(), coming.end()}, end); !done) {
       return done.error();
     }
     while (true) {
-      Result<Found> found = look();
+      Result<Found> found = ask();
       if (!found) return found;
       if (found->missing.empty() || Clock::now() >= end) {
         // The reply counts, whatever becomes of this connection.

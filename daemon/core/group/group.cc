@@ -105,7 +105,7 @@ void ask(GroupMember& m, const Session& session, const Join& request, std::uint6
 // ---- joining -----------------------------------------------------------------------------------
 
 Result<void> Group::join(const SessionId& id, const Session& session, const Join& request,
-                         Moment& at) {
+                         ChangeContext& at) {
   const GroupMember* own = state_.find(id);
   const bool here = own != nullptr && own->is_here();
   const bool at_work = here && own->rank >= 0;
@@ -146,15 +146,15 @@ void Group::set_present(const SessionId& id, bool present) {
 
 // ---- reports -----------------------------------------------------------------------------------
 
-Result<std::uint64_t> Group::notify(const Notify& request, Moment& at) {
+Result<std::uint64_t> Group::notify(const Notify& request, ChangeContext& at) {
   return notices_.notify(state_, request, at);
 }
 
-Result<void> Group::acknowledge(const SessionId& id, std::uint64_t notice, Moment& at) {
+Result<void> Group::acknowledge(const SessionId& id, std::uint64_t notice, ChangeContext& at) {
   return notices_.acknowledge(state_, id, notice, at);
 }
 
-Result<void> Group::progress(const SessionId& id, const Progress& report, Moment& at) {
+Result<void> Group::progress(const SessionId& id, const Progress& report, ChangeContext& at) {
   const GroupMember* member = state_.find(id);
   if (report.generation != facts().generation || member == nullptr || member->rank < 0 ||
       !member->is_here()) {
@@ -166,7 +166,7 @@ Result<void> Group::progress(const SessionId& id, const Progress& report, Moment
 
 // ---- ends of members ---------------------------------------------------------------------------
 
-void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& detail, Moment& at) {
+void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& detail, ChangeContext& at) {
   const GroupMember* member = state_.find(id);
   if (member == nullptr || !member->is_here()) return;
   const std::string why = detail.empty() ? std::string() : ": " + bounded(detail);
@@ -187,14 +187,14 @@ void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& deta
   }
 }
 
-void Group::lose(const SessionId& id, const std::string& detail, Moment& at) {
+void Group::lose(const SessionId& id, const std::string& detail, ChangeContext& at) {
   const GroupMember* member = state_.find(id);
   if (member == nullptr || !member->is_here()) return;
   if (member->rank >= 0) break_up(rank_of(*member) + " is lost: " + detail, false, at);
   end(id, GroupMember::State::lost, detail, at);
 }
 
-void Group::withdraw(const SessionId& id, const std::string& detail, Moment& at) {
+void Group::withdraw(const SessionId& id, const std::string& detail, ChangeContext& at) {
   const GroupMember* member = state_.find(id);
   if (member == nullptr || !state_.asks(*member)) return;
   if (member->rank >= 0) break_up(rank_of(*member) + " has left: " + detail, false, at);
@@ -202,7 +202,7 @@ void Group::withdraw(const SessionId& id, const std::string& detail, Moment& at)
 }
 
 /// Ends the generation for this reason. Keeps the first reason if the generation has already ended.
-void Group::break_up(const std::string& reason, bool failed, Moment& at) {
+void Group::break_up(const std::string& reason, bool failed, ChangeContext& at) {
   if (facts().phase == GroupPhase::formed) {
     GroupFacts& facts = state_.edit_facts();
     facts.phase = GroupPhase::broken;
@@ -217,7 +217,7 @@ void Group::break_up(const std::string& reason, bool failed, Moment& at) {
 /// Ends a membership. The row of a member with a rank is kept until the next generation has formed,
 /// because the status describes what became of each rank.
 void Group::end(const SessionId& id, GroupMember::State how, const std::string& detail,
-                Moment& at) {
+                ChangeContext& at) {
   notices_.forget(state_, id);
   progress_.forget(id);
   changes_.members_ended.push_back(id);
@@ -238,7 +238,7 @@ void Group::end(const SessionId& id, GroupMember::State how, const std::string& 
   state_.note_status_change(at);
 }
 
-void Group::finish_if_done(Moment& at) {
+void Group::finish_if_done(ChangeContext& at) {
   if (state_.counts().of_list > 0) return;
   GroupFacts& facts = state_.edit_facts();
   facts.phase = GroupPhase::finished;
@@ -248,7 +248,7 @@ void Group::finish_if_done(Moment& at) {
 
 // ---- settling ----------------------------------------------------------------------------------
 
-GroupChanges Group::settle(Moment& at) {
+GroupChanges Group::settle(ChangeContext& at) {
   while (const auto overdue = notices_.take_overdue(state_, at.now)) {
     for (const SessionId& id : overdue->members) lose(id, overdue->why, at);
   }

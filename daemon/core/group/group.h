@@ -40,25 +40,25 @@ class Group {
   /// Makes the session a member that asks for a place in a round newer than request.round. Fails
   /// with invalid_argument, size_mismatch, rank_taken or quota_exceeded; a failed join changes
   /// nothing.
-  Result<void> join(const SessionId& id, const Session& session, const Join& request, Moment& at);
+  Result<void> join(const SessionId& id, const Session& session, const Join& request, ChangeContext& at);
   void set_present(const SessionId& id, bool present);
 
   // ---- ends of members; no effect if the session is not a member, or its membership has ended
-  void leave(const SessionId& id, Leave::Kind kind, const std::string& detail, Moment& at);
-  void lose(const SessionId& id, const std::string& detail, Moment& at);
+  void leave(const SessionId& id, Leave::Kind kind, const std::string& detail, ChangeContext& at);
+  void lose(const SessionId& id, const std::string& detail, ChangeContext& at);
   /// Removes a member whose client no longer waits for its join.
-  void withdraw(const SessionId& id, const std::string& detail, Moment& at);
+  void withdraw(const SessionId& id, const std::string& detail, ChangeContext& at);
 
   // ---- reports, see notices.h and progress.h
-  Result<std::uint64_t> notify(const Notify& request, Moment& at);
-  Result<void> acknowledge(const SessionId& id, std::uint64_t notice, Moment& at);
-  Result<void> progress(const SessionId& id, const Progress& report, Moment& at);
+  Result<std::uint64_t> notify(const Notify& request, ChangeContext& at);
+  Result<void> acknowledge(const SessionId& id, std::uint64_t notice, ChangeContext& at);
+  Result<void> progress(const SessionId& id, const Progress& report, ChangeContext& at);
 
   /// Completes a step: removes the members that did not leave by the deadline of a notice, marks
   /// stalled members, forms a generation if possible, and writes the group's row if the row has
   /// changed. Returns all changes since the last settle(). The class Groups calls settle() for each
   /// touched group.
-  GroupChanges settle(Moment& at);
+  GroupChanges settle(ChangeContext& at);
   std::optional<TimePoint> next_deadline() const;
 
   // ---- state
@@ -92,9 +92,9 @@ class Group {
     GroupStatus status;
   };
 
-  void break_up(const std::string& reason, bool failed, Moment& at);
-  void end(const SessionId& id, GroupMember::State how, const std::string& detail, Moment& at);
-  void finish_if_done(Moment& at);
+  void break_up(const std::string& reason, bool failed, ChangeContext& at);
+  void end(const SessionId& id, GroupMember::State how, const std::string& detail, ChangeContext& at);
+  void finish_if_done(ChangeContext& at);
 
   GroupState state_;
   Formation formation_;

@@ -33,7 +33,7 @@ Result<const Group*> Groups::known(const std::string& name) const {
 // ---- requests ----------------------------------------------------------------------------------
 
 Result<void> Groups::join(const SessionId& id, const Session& session, const Join& request,
-                          Moment& at) {
+                          ChangeContext& at) {
   const bool fresh = !groups_.contains(request.group);
   if (fresh && groups_.size() >= limits::kGroupsPerJob) {
     return failure(Code::quota_exceeded, "too many groups in the job: {} with this one, limit {}",
@@ -48,28 +48,28 @@ Result<void> Groups::join(const SessionId& id, const Session& session, const Joi
   return {};
 }
 
-void Groups::leave(const SessionId& id, const Leave& request, Moment& at) {
+void Groups::leave(const SessionId& id, const Leave& request, ChangeContext& at) {
   if (Group* group = open(request.group)) {
     group->leave(id, request.kind, request.detail, at);
   }
 }
 
 void Groups::withdraw(const SessionId& id, const std::string& name, const std::string& why,
-                      Moment& at) {
+                      ChangeContext& at) {
   if (Group* group = open(name)) group->withdraw(id, why, at);
 }
 
-Result<std::uint64_t> Groups::notify(const Notify& request, Moment& at) {
+Result<std::uint64_t> Groups::notify(const Notify& request, ChangeContext& at) {
   if (Result<const Group*> good = known(request.group); !good) return good.error();
   return open(request.group)->notify(request, at);
 }
 
-Result<void> Groups::acknowledge(const SessionId& id, const Acknowledge& request, Moment& at) {
+Result<void> Groups::acknowledge(const SessionId& id, const Acknowledge& request, ChangeContext& at) {
   if (Result<const Group*> good = known(request.group); !good) return good.error();
   return open(request.group)->acknowledge(id, request.notice, at);
 }
 
-Result<void> Groups::progress(const SessionId& id, const Progress& report, Moment& at) {
+Result<void> Groups::progress(const SessionId& id, const Progress& report, ChangeContext& at) {
   if (Result<const Group*> good = known(report.group); !good) return good.error();
   return open(report.group)->progress(id, report, at);
 }
@@ -86,14 +86,14 @@ void Groups::disconnected(const SessionId& id, TimePoint now) {
   for (const std::string& name : liveness_.groups_of(id)) open(name)->set_present(id, false);
 }
 
-void Groups::ended(const SessionId& id, const std::string& why, Moment& at) {
+void Groups::ended(const SessionId& id, const std::string& why, ChangeContext& at) {
   for (const std::string& name : liveness_.groups_of(id)) {
     open(name)->lose(id, why, at);
     liveness_.unwatch(id, name);
   }
 }
 
-void Groups::tick(const Sessions& sessions, Moment& at) {
+void Groups::tick(const Sessions& sessions, ChangeContext& at) {
   for (const Liveness::Lost& lost : liveness_.take_lost(sessions, at.now)) {
     ended(lost.id, lost.why, at);
   }
@@ -107,7 +107,7 @@ std::optional<TimePoint> Groups::next_deadline() const {
   return check ? check : group;
 }
 
-std::vector<Groups::ChangedGroup> Groups::settle(Moment& at) {
+std::vector<Groups::ChangedGroup> Groups::settle(ChangeContext& at) {
   std::vector<ChangedGroup> all;
   while (!touched_.empty()) {
     const std::string name = *touched_.begin();

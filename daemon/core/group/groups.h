@@ -22,21 +22,21 @@ class Groups {
   explicit Groups(Duration takeover_grace = {}) : liveness_(takeover_grace) {}
 
   // ---- requests of members
-  Result<void> join(const SessionId& id, const Session& session, const Join& request, Moment& at);
-  void leave(const SessionId& id, const Leave& request, Moment& at);
-  void withdraw(const SessionId& id, const std::string& group, const std::string& why, Moment& at);
-  Result<std::uint64_t> notify(const Notify& request, Moment& at);
-  Result<void> acknowledge(const SessionId& id, const Acknowledge& request, Moment& at);
-  Result<void> progress(const SessionId& id, const Progress& report, Moment& at);
+  Result<void> join(const SessionId& id, const Session& session, const Join& request, ChangeContext& at);
+  void leave(const SessionId& id, const Leave& request, ChangeContext& at);
+  void withdraw(const SessionId& id, const std::string& group, const std::string& why, ChangeContext& at);
+  Result<std::uint64_t> notify(const Notify& request, ChangeContext& at);
+  Result<void> acknowledge(const SessionId& id, const Acknowledge& request, ChangeContext& at);
+  Result<void> progress(const SessionId& id, const Progress& report, ChangeContext& at);
 
   // ---- changes of sessions
   void connected(const SessionId& id, TimePoint now);
   void disconnected(const SessionId& id, TimePoint now);
   /// Removes an ended session from all its groups.
-  void ended(const SessionId& id, const std::string& why, Moment& at);
+  void ended(const SessionId& id, const std::string& why, ChangeContext& at);
 
   /// Removes lost members. If the deadline of a group has come, marks the group as touched.
-  void tick(const Sessions& sessions, Moment& at);
+  void tick(const Sessions& sessions, ChangeContext& at);
   std::optional<TimePoint> next_deadline() const;
 
   /// A group whose status has changed.
@@ -48,7 +48,7 @@ class Groups {
   };
   /// Settles each touched group, see Group::settle(). Returns the groups whose status has changed.
   /// The caller can then reply to the requests that wait for these groups.
-  std::vector<ChangedGroup> settle(Moment& at);
+  std::vector<ChangedGroup> settle(ChangeContext& at);
   /// Returns whether no group is touched.
   bool settled() const { return touched_.empty(); }
 

@@ -39,7 +39,7 @@ bool names(const GroupMember& member, std::uint64_t number) {
 
 }  // namespace
 
-Result<std::uint64_t> Notices::notify(GroupState& group, const Notify& request, Moment& at) {
+Result<std::uint64_t> Notices::notify(GroupState& group, const Notify& request, ChangeContext& at) {
   const std::vector<SessionId> named = named_by(request, group);
   if (named.empty()) {
     return failure(
@@ -71,7 +71,7 @@ Result<std::uint64_t> Notices::notify(GroupState& group, const Notify& request, 
 }
 
 Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::uint64_t number,
-                                  Moment& at) {
+                                  ChangeContext& at) {
   const GroupMember* member = group.find(id);
   if (member == nullptr || !names(*member, number)) {
     return failure(Code::not_found, "notice {} of group \"{}\" does not name this member", number,

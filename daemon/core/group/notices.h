@@ -17,11 +17,11 @@ class Notices {
  public:
   /// Adds a notice and returns its number. Fails with not_found if the notice names no member, and
   /// with quota_exceeded if the group has too many notices.
-  Result<std::uint64_t> notify(GroupState& group, const Notify& request, Moment& at);
+  Result<std::uint64_t> notify(GroupState& group, const Notify& request, ChangeContext& at);
   /// Notes that a member has seen a notice. Fails with not_found if the notice does not name the
   /// member.
   Result<void> acknowledge(GroupState& group, const SessionId& id, std::uint64_t number,
-                           Moment& at);
+                           ChangeContext& at);
   /// Removes a member from all notices because its membership ends. The caller must then write the
   /// member's row and call GroupState::note_status_change().
   void forget(GroupState& group, const SessionId& id);

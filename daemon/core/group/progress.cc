@@ -9,7 +9,7 @@
 namespace c10dd::core {
 
 void ProgressReports::note(GroupState& group, const SessionId& id, const Progress& report,
-                           Moment& at) {
+                           ChangeContext& at) {
   bool was_stalled = false;
   group.change(id, [&](GroupMember& m) {
     m.phase = printable(report.phase.substr(0, limits::kNameBytes), limits::kNameBytes);
@@ -23,7 +23,7 @@ void ProgressReports::note(GroupState& group, const SessionId& id, const Progres
   if (was_stalled) group.note_status_change(at);
 }
 
-std::vector<Rank> ProgressReports::mark_stalled(GroupState& group, Moment& at) {
+std::vector<Rank> ProgressReports::mark_stalled(GroupState& group, ChangeContext& at) {
   std::vector<Rank> stalled;
   if (next_deadline().value_or(TimePoint::max()) > at.now) return stalled;
   while (const std::optional<SessionId> id = stall_times_.take_due(at.now)) {

@@ -14,13 +14,13 @@ namespace c10dd::core {
 class ProgressReports {
  public:
   /// Records a progress report. The member must have a rank.
-  void note(GroupState& group, const SessionId& id, const Progress& report, Moment& at);
+  void note(GroupState& group, const SessionId& id, const Progress& report, ChangeContext& at);
   /// Forgets a member that ends.
   void forget(const SessionId& id) { stall_times_.erase(id); }
   /// Marks the members that did not report in time as stalled, and returns their ranks: those of
   /// about the same moment together, because members that wait for a stalled one stall, too, and
   /// may have reported before it.
-  std::vector<Rank> mark_stalled(GroupState& group, Moment& at);
+  std::vector<Rank> mark_stalled(GroupState& group, ChangeContext& at);
   std::optional<TimePoint> next_deadline() const {
     const auto next = stall_times_.next();
     return next ? std::optional(*next + kGathered) : std::nullopt;

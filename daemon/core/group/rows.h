@@ -13,7 +13,7 @@
 namespace c10dd::core {
 
 /// Holds the revision and time of a change. The change appends the rows that it writes to `rows`.
-struct Moment {
+struct ChangeContext {
   Revision revision;
   TimePoint now;
   Rows& rows;

@@ -102,18 +102,18 @@ void GroupState::add(const SessionId& id) {
   if (is_new) count(it->second, 1);
 }
 
-void GroupState::put(const SessionId& id, Moment& at) const {
+void GroupState::put(const SessionId& id, ChangeContext& at) const {
   if (planted(Planted::member_row_lost)) return;
   at.rows.push_back({Row::Kind::put, member_key(name_, id), wire::encode(members_.at(id))});
 }
 
-void GroupState::remove(const SessionId& id, Moment& at) {
+void GroupState::remove(const SessionId& id, ChangeContext& at) {
   count(members_.at(id), -1);
   members_.erase(id);
   at.rows.push_back({Row::Kind::erase, member_key(name_, id), {}});
 }
 
-void GroupState::start(const NextGeneration& next, Moment& at) {
+void GroupState::start(const NextGeneration& next, ChangeContext& at) {
   std::vector<std::int64_t> previous;
   // The previous ranks are read before the next loop resets them.
   for (const SessionId& id : next.members) previous.push_back(previous_rank(members_.at(id)));
@@ -140,7 +140,7 @@ void GroupState::start(const NextGeneration& next, Moment& at) {
 
 /// Removes the members that have ended. Their rows were kept only to describe the ranks of their
 /// generation.
-void GroupState::forget_ended(Moment& at) {
+void GroupState::forget_ended(ChangeContext& at) {
   for (auto it = members_.begin(); it != members_.end();) {
     const bool gone = !it->second.is_here();
     if (gone) at.rows.push_back({Row::Kind::erase, member_key(name_, it->first), {}});
@@ -148,14 +148,14 @@ void GroupState::forget_ended(Moment& at) {
   }
 }
 
-void GroupState::note_status_change(Moment& at) {
+void GroupState::note_status_change(ChangeContext& at) {
   edit_facts().status = at.revision;
   note_change(at.revision);
   renew_version();
   status_changed_ = true;
 }
 
-bool GroupState::settle(Moment& at) {
+bool GroupState::settle(ChangeContext& at) {
   if (std::exchange(row_changed_, false)) {
     at.rows.push_back({Row::Kind::put, group_key('g', name_), wire::encode(facts_)});
   }

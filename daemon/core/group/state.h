@@ -86,24 +86,24 @@ class GroupState {
     edit(member);
     count(member, 1);
   }
-  void put(const SessionId& id, Moment& at) const;
-  void remove(const SessionId& id, Moment& at);
+  void put(const SessionId& id, ChangeContext& at) const;
+  void remove(const SessionId& id, ChangeContext& at);
   /// Starts a generation: assigns the ranks, and removes the members that have ended.
-  void start(const NextGeneration& next, Moment& at);
+  void start(const NextGeneration& next, ChangeContext& at);
   /// Notes a change of the status. Members that watch the group get the new status.
-  void note_status_change(Moment& at);
+  void note_status_change(ChangeContext& at);
   /// Notes that a member has changed, but the status has not.
   void note_change(Revision revision) { changed_ = revision; }
   /// Notes a change of the status. Members that watch the group do not get the new status.
   void renew_version() { ++version_; }
   /// Writes the group's row if the row has changed. Returns whether note_status_change() was called
   /// since the last settle().
-  bool settle(Moment& at);
+  bool settle(ChangeContext& at);
 
  private:
   void count(const GroupMember& m, int by);
   void recount();
-  void forget_ended(Moment& at);
+  void forget_ended(ChangeContext& at);
 
   std::string name_;
   GroupFacts facts_;

@@ -40,7 +40,7 @@ class GroupSettleTest : public testing::Test {
 
   Join join_;
   Rows rows_;
-  Moment at_{1, TimePoint{}, rows_};
+  ChangeContext at_{1, TimePoint{}, rows_};
   Groups groups_;
 };
 

@@ -190,7 +190,7 @@ class Stage {
           info_of(c.request).code, std::string_view(frame).substr(native::RequestHeader::kSize));
     }
     Effects effects = job_->apply({c.id, "", Access::admin, 0, c.id.low}, c.call, c.request, now_);
-    Maybe own;
+    OptionalReply own;
     Revision observed = 0;
     for (auto it = effects.replies.begin(); it != effects.replies.end(); ++it) {
       if (it->to != c.id || it->sequence != c.call.sequence) continue;
@@ -252,7 +252,7 @@ class Stage {
     return job_->resume(now_) ? "" : "not resumed";
   }
 
-  using Maybe = std::optional<Reply>;
+  using OptionalReply = std::optional<Reply>;
 
   Epoch epoch_ = 1;
   Quotas quotas_;
