@@ -11,14 +11,14 @@ namespace c10dd::core {
 namespace {
 
 /// Compares a stored number with the recounted number. Returns a finding if the numbers differ.
-Finding differ(const char* what, std::size_t kept, std::size_t counted) {
+AuditResult differ(const char* what, std::size_t kept, std::size_t counted) {
   if (kept == counted) return std::nullopt;
   return format("{}: {} kept, {} counted", what, kept, counted);
 }
 
 /// Returns the first finding that reports an inconsistency, or nullopt if none does.
-Finding first(std::initializer_list<Finding> all) {
-  for (const Finding& one : all) {
+AuditResult first(std::initializer_list<AuditResult> all) {
+  for (const AuditResult& one : all) {
     if (one) return one;
   }
   return std::nullopt;
@@ -26,7 +26,7 @@ Finding first(std::initializer_list<Finding> all) {
 
 }  // namespace
 
-Finding Pending::audit() const {
+AuditResult Pending::audit() const {
   std::size_t weight = 0;
   std::size_t missing = 0;
   std::size_t prefixes = 0;
@@ -58,7 +58,7 @@ Finding Pending::audit() const {
        differ("calls of blocked requests", by_call_.size(), waiters_.size())});
 }
 
-Finding Barriers::audit() const {
+AuditResult Barriers::audit() const {
   std::size_t arrived_bytes = 0;
   std::size_t completed_bytes = 0;
   std::size_t completed = 0;
@@ -83,7 +83,7 @@ Finding Barriers::audit() const {
                 differ("barriers that wait for a connection", waiting_.size(), waiting)});
 }
 
-Finding History::audit() const {
+AuditResult History::audit() const {
   std::size_t kept = 0;
   std::size_t recent = 0;
   const auto size_of = [](const Change& change) {
@@ -101,13 +101,13 @@ Finding History::audit() const {
                 differ("deadlines of what is watched", by_deadline_.size(), watched_.size())});
 }
 
-Finding CallBoard::audit() const {
+AuditResult CallBoard::audit() const {
   std::size_t entries = 0;
   for (const auto& [number, group] : groups_) {
     std::size_t ranks = 0;
     for (const auto& [call, who] : group.calls) ranks += who.size();
     entries += group.current.size();
-    Finding wrong =
+    AuditResult wrong =
         first({differ("ranks in published calls", ranks, group.current.size()),
                differ("ranks that have published", group.published.size(), group.current.size())});
     if (wrong) return wrong;
@@ -115,7 +115,7 @@ Finding CallBoard::audit() const {
   return differ("deadlines of published calls", deadlines_.size(), entries);
 }
 
-Finding KeySpace::audit() const {
+AuditResult KeySpace::audit() const {
   std::size_t bytes = 0;
   for (const auto& [key, entry] : entries_) bytes += key.size() + entry.value.size();
   std::size_t found = 0;
@@ -125,7 +125,7 @@ Finding KeySpace::audit() const {
                 differ("keys that are found", found, entries_.size())});
 }
 
-Finding Queues::audit() const {
+AuditResult Queues::audit() const {
   std::size_t items = 0;
   std::size_t bytes = 0;
   for (const auto& [name, queue] : queues_) {
@@ -138,7 +138,7 @@ Finding Queues::audit() const {
                 differ("bytes of items", bytes_, bytes)});
 }
 
-Finding Job::audit() const {
+AuditResult Job::audit() const {
   std::size_t unconnected = 0;
   std::size_t unwatched = 0;
   const Deadlines<SessionId>& absences = barrier_ops_.absences();
@@ -156,7 +156,7 @@ Finding Job::audit() const {
   }
   const auto connected = static_cast<std::size_t>(std::ranges::count_if(
       sessions_.all(), [](const auto& entry) { return entry.second.connected; }));
-  Finding found = first({
+  AuditResult found = first({
       keys_.audit(),
       queues_.audit(),
       history_.audit(),

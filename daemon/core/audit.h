@@ -10,6 +10,6 @@
 namespace c10dd::core {
 
 /// The first inconsistency, as text; empty if there is no inconsistency.
-using Finding = std::optional<std::string>;
+using AuditResult = std::optional<std::string>;
 
 }  // namespace c10dd::core

@@ -156,7 +156,7 @@ class Barriers {
   }
   std::size_t pending() const { return unfinished_.size(); }
   std::size_t outcomes() const { return completed_.size(); }
-  Finding audit() const;
+  AuditResult audit() const;
 
  private:
   BarrierState& begin(const BarrierKey& key, const Arrival& arrival, TimePoint now);

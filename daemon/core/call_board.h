@@ -28,7 +28,7 @@ class CallBoard {
   /// Forgets at most limits::kExpiriesPerTick entries whose lifetime is over.
   void tick(TimePoint now);
   std::optional<TimePoint> next_deadline() const { return deadlines_.next(); }
-  Finding audit() const;
+  AuditResult audit() const;
 
  private:
   struct ProcessGroup {

@@ -55,7 +55,7 @@ class History {
   void resume(TimePoint now);
 
   std::size_t bytes() const { return bytes_; }
-  Finding audit() const;
+  AuditResult audit() const;
 
  private:
   struct Position {

@@ -58,7 +58,7 @@ class Job {
   /// Appends to `rows` the rows of the replies that were stored since the last call. `rows` must
   /// hold the rows of all steps since the last call, and must be handed to the engine only after
   /// this call.
-  void seal(Rows& rows) { sessions_.seal(rows); }
+  void append_reply_rows(Rows& rows) { sessions_.append_reply_rows(rows); }
   std::optional<TimePoint> next_deadline() const;
 
   /// Notes that all changes up to this revision are durable.
@@ -75,7 +75,7 @@ class Job {
   bool empty() const;
   /// Recounts all sums and secondary indexes, and checks that ended sessions have left no data
   /// behind.
-  Finding audit() const;
+  AuditResult audit() const;
 
  private:
   // The parts of a step, in the order in which they run.

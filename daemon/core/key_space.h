@@ -93,7 +93,7 @@ class KeySpace {
 
   std::size_t size() const { return entries_.size(); }
   std::size_t bytes() const { return bytes_; }
-  Finding audit() const;
+  AuditResult audit() const;
 
  private:
   /// Hashes and compares keys, and the entries that have them.

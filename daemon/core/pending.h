@@ -90,7 +90,7 @@ class Pending {
   std::size_t size() const { return waiters_.size(); }
   bool empty() const { return waiters_.empty(); }
   std::size_t weight() const { return weight_; }
-  Finding audit() const;
+  AuditResult audit() const;
 
   template <class F>
   void for_each(F&& f) const {

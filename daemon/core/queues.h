@@ -66,7 +66,7 @@ class Queues {
   std::size_t items() const { return items_; }
   std::size_t bytes() const { return bytes_; }
   std::size_t reserved() const { return reserved_; }
-  Finding audit() const;
+  AuditResult audit() const;
 
  private:
   struct Queue {

@@ -53,7 +53,7 @@ void ReplyRows::close(Rows& rows) {
   if (value_.capacity() > kRowBytes / 16) value_.shrink_to_fit();
 }
 
-void ReplyRows::seal(Rows& rows) {
+void ReplyRows::append_reply_rows(Rows& rows) {
   if (first_closed_ != 0) rows.append(std::exchange(closed_, {}));
   first_closed_ = 0;
   if (open_.name != 0) close(rows);

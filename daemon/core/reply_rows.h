@@ -41,9 +41,9 @@ class ReplyRows {
   void add(const SessionId& session, std::uint64_t sequence, StoredReply& reply);
   /// Appends the rows of all replies added since the last call. These rows must go into the same
   /// batch as the changes that the replies belong to.
-  void seal(Rows& rows);
+  void append_reply_rows(Rows& rows);
   /// Notes that one reply of this row is no longer needed. If no other reply of the row is needed,
-  /// appends the deletion of the row to `garbage`, or to the rows of the next seal() if the row
+  /// appends the deletion of the row to `garbage`, or to the rows of the next append_reply_rows() if the row
   /// itself waits for that.
   void release(Revision row, Rows& garbage);
 
@@ -60,8 +60,8 @@ class ReplyRows {
 
   NeededRow open_;
   Bytes value_;  // of the open row; keeps its memory when the row is closed
-  Rows closed_;  // wait for seal(), and then the deletions of those that are no longer needed
-  Revision first_closed_ = 0;  // name of the first row closed since seal(); 0: none
+  Rows closed_;  // wait for append_reply_rows(), and then the deletions of those that are no longer needed
+  Revision first_closed_ = 0;  // name of the first row closed since append_reply_rows(); 0: none
   NeededRow newest_;           // of the closed rows; usually erased before the next row is closed
   std::map<Revision, std::size_t> older_;  // the other closed rows: their NeededRow::needed
 };

@@ -41,7 +41,7 @@ class LaunchRuns final : public TcpStoreRuns, public std::enable_shared_from_thi
 
   const std::string& job() const { return launches_->job(); }
   std::vector<core::PlainRuns::Report> reports() const { return launches_->reports(); }
-  core::Finding audit() const { return launches_->audit(); }
+  core::AuditResult audit() const { return launches_->audit(); }
   /// Closes all connections of a run. Fails with not_found if no such run has a connection.
   Result<void> end(const std::string& run);
 

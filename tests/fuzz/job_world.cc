@@ -173,7 +173,7 @@ const Reply* JobWorld::apply(const SessionId& session, core::CallId call, const 
 void JobWorld::take(core::Effects effects, Revision before) {
   C10DD_ASSERT(effects.revision == job_->revision());
   C10DD_ASSERT(effects.revision == before + (effects.rows.empty() ? 0 : 1));
-  job_->seal(effects.rows);
+  job_->append_reply_rows(effects.rows);
   if (!effects.rows.empty()) unsynced_.emplace_back(effects.revision, effects.rows);
   for (const core::OutgoingReply& reply : effects.replies) {
     C10DD_ASSERT(!honest_ || reply.observed <= effects.revision);

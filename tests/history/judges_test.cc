@@ -58,7 +58,7 @@ class Told {
           op, [](const Bytes& key) { return key == kKey; }, calls);
     return calls[kKey];
   }
-  Findings queues(bool drained = true) const {
+  FoundFaults queues(bool drained = true) const {
     QueueFacts facts;
     facts.session_ended = [](const Op& op) { return op.client == kDead; };
     facts.drained = drained;
@@ -71,9 +71,9 @@ class Told {
 };
 
 /// Returns the faults of the findings, in order. Each occurs as often as its finding counts.
-std::vector<Fault> faults(const Findings& findings) {
+std::vector<Fault> faults(const FoundFaults& findings) {
   std::vector<Fault> all;
-  for (const Finding& finding : findings) all.insert(all.end(), finding.count, finding.fault);
+  for (const FoundFault& finding : findings) all.insert(all.end(), finding.count, finding.fault);
   return all;
 }
 using Faults = std::vector<Fault>;
@@ -85,7 +85,7 @@ Faults chains(const Told& told) { return faults(judge_chain(kKey, told.calls()))
 Faults queues(const Told& told) { return faults(told.queues()); }
 Faults orders(const Told& told) {
   Searched searched;
-  const Findings findings = judge_order_of_calls(kKey, told.calls(), searched);
+  const FoundFaults findings = judge_order_of_calls(kKey, told.calls(), searched);
   EXPECT_EQ(searched.keys, 1u);
   EXPECT_EQ(searched.undecided, 0u);
   return faults(findings);

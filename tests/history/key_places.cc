@@ -19,7 +19,7 @@ struct Placed {
 
 /// Checks calls that begin after another call was answered: a change must have a later place than
 /// that call, and a read must not have an earlier one.
-void judge_places(const Bytes& key, std::vector<Placed> placed, Findings& findings) {
+void judge_places(const Bytes& key, std::vector<Placed> placed, FoundFaults& findings) {
   std::vector<Placed> answered = placed;
   std::ranges::sort(placed, {}, [](const Placed& one) { return one.op->invoked; });
   std::ranges::sort(answered, {}, [](const Placed& one) { return one.op->answered; });
@@ -60,8 +60,8 @@ std::int64_t number_in(const Bytes& value) { return value.empty() ? 0 : std::sto
 
 }  // namespace
 
-Findings judge_register(const Bytes& key, const KeyCalls& calls) {
-  Findings findings;
+FoundFaults judge_register(const Bytes& key, const KeyCalls& calls) {
+  FoundFaults findings;
   std::vector<Placed> placed;
   std::map<Revision, const KeyCall*> sets;
   std::set<Bytes> unknown;
@@ -83,8 +83,8 @@ Findings judge_register(const Bytes& key, const KeyCalls& calls) {
   return findings;
 }
 
-Findings judge_sum(const Bytes& key, const KeyCalls& calls) {
-  Findings findings;
+FoundFaults judge_sum(const Bytes& key, const KeyCalls& calls) {
+  FoundFaults findings;
   std::vector<Placed> placed;
   std::int64_t known = 0;
   std::int64_t unknown = 0;
@@ -110,8 +110,8 @@ Findings judge_sum(const Bytes& key, const KeyCalls& calls) {
   return findings;
 }
 
-Findings judge_words(const Bytes& key, const KeyCalls& calls) {
-  Findings findings;
+FoundFaults judge_words(const Bytes& key, const KeyCalls& calls) {
+  FoundFaults findings;
   const Bytes text = value_at_end(calls);
   std::map<Bytes, std::vector<std::size_t>> places;  // of each word
   for (std::size_t at = 0; at < text.size();) {
@@ -140,8 +140,8 @@ Findings judge_words(const Bytes& key, const KeyCalls& calls) {
   return findings;
 }
 
-Findings judge_chain(const Bytes& key, const KeyCalls& calls) {
-  Findings findings;
+FoundFaults judge_chain(const Bytes& key, const KeyCalls& calls) {
+  FoundFaults findings;
   std::map<Bytes, const KeyCall*> by_input;
   std::map<Bytes, const KeyCall*> by_expected;
   for (const KeyCall& call : calls) {

@@ -132,12 +132,12 @@ void take_apart(const Op& op, const Wanted& wanted, CallsByKey& calls) {
   std::visit(Parts(op, wanted, calls), op.request);
 }
 
-Findings judge_order_of_calls(const Bytes& key, const KeyCalls& calls, Searched& searched) {
+FoundFaults judge_order_of_calls(const Bytes& key, const KeyCalls& calls, Searched& searched) {
   ++searched.keys;
   const Verdict verdict = linearize(calls);
   if (verdict == Verdict::undecided) ++searched.undecided;
   if (verdict != Verdict::violated) return {};
-  Finding finding{Fault::order, "key " + key + ": no order of its " + std::to_string(calls.size()) +
+  FoundFault finding{Fault::order, "key " + key + ": no order of its " + std::to_string(calls.size()) +
                                     " calls explains the answers"};
   for (const KeyCall& call : calls) finding.calls.push_back(call.op);
   std::ranges::stable_sort(finding.calls, {}, &Op::invoked);

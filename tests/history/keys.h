@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-#include "tests/history/finding.h"
+#include "tests/history/found_fault.h"
 #include "tests/history/linearize.h"
 
 namespace c10dd::history {
@@ -25,22 +25,22 @@ struct Searched {
 };
 
 /// Checks by search, without the revisions, that the calls could have been made one at a time.
-Findings judge_order_of_calls(const Bytes& key, const KeyCalls& calls, Searched& searched);
+FoundFaults judge_order_of_calls(const Bytes& key, const KeyCalls& calls, Searched& searched);
 
 /// For keys with too many calls for a search, on which all calls are gets or sets of unique values.
 /// Checks that each value that was got had been set, and that revisions follow time.
-Findings judge_register(const Bytes& key, const KeyCalls& calls);
+FoundFaults judge_register(const Bytes& key, const KeyCalls& calls);
 
 /// For such keys on which all calls are gets or add 1. Checks that each add counts once, and that
 /// sums follow time. The last get returns the sum at the end.
-Findings judge_sum(const Bytes& key, const KeyCalls& calls);
+FoundFaults judge_sum(const Bytes& key, const KeyCalls& calls);
 
 /// For such keys on which all calls are gets or append unique words that end with a semicolon.
 /// Checks that the last get has each word once, at the position that the reply to its append tells.
-Findings judge_words(const Bytes& key, const KeyCalls& calls);
+FoundFaults judge_words(const Bytes& key, const KeyCalls& calls);
 
 /// For such keys on which all calls are gets or compare_sets of unique values. Checks that the
 /// swaps form a chain from the empty value to the value of the last get.
-Findings judge_chain(const Bytes& key, const KeyCalls& calls);
+FoundFaults judge_chain(const Bytes& key, const KeyCalls& calls);
 
 }  // namespace c10dd::history

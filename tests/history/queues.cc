@@ -49,7 +49,7 @@ std::optional<bool> pushed(const QueueFacts& facts, const Op& push) {
 
 /// Checks that an item that a session has popped is popped by no other one, unless that session
 /// ended.
-void judge_pops(const QueueFacts& facts, const Bytes& value, const Ops& pops, Findings& findings) {
+void judge_pops(const QueueFacts& facts, const Bytes& value, const Ops& pops, FoundFaults& findings) {
   for (const Op* one : pops) {
     if (facts.session_ended(*one)) continue;
     for (const Op* other : pops) {
@@ -63,7 +63,7 @@ void judge_pops(const QueueFacts& facts, const Bytes& value, const Ops& pops, Fi
 
 /// Checks that of two items the one that was pushed first is popped first, unless a pop may hold
 /// it.
-void judge_order(const Queue& queue, Findings& findings) {
+void judge_order(const Queue& queue, FoundFaults& findings) {
   std::vector<const Item*> popped;
   for (const auto& [value, item] : queue.items) {
     if (item.push != nullptr && !item.pops.empty()) popped.push_back(&item);
@@ -83,10 +83,10 @@ void judge_order(const Queue& queue, Findings& findings) {
 
 }  // namespace
 
-Findings judge_queues(const Ops& ops, const QueueFacts& facts) {
-  Findings findings;
+FoundFaults judge_queues(const Ops& ops, const QueueFacts& facts) {
+  FoundFaults findings;
   for (const auto& [key, queue] : collect(ops)) {
-    Finding missing{Fault::lost, key + ": pushed, but never popped"};
+    FoundFault missing{Fault::lost, key + ": pushed, but never popped"};
     for (const auto& [value, item] : queue.items) {
       if (item.push == nullptr) {
         findings.push_back({Fault::order, key + ": nobody pushed " + value, item.pops});

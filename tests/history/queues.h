@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 
-#include "tests/history/finding.h"
+#include "tests/history/found_fault.h"
 
 namespace c10dd::history {
 
@@ -29,6 +29,6 @@ struct QueueFacts {
 };
 
 /// The calls must not push a value twice into one queue.
-Findings judge_queues(const Ops& ops, const QueueFacts& facts);
+FoundFaults judge_queues(const Ops& ops, const QueueFacts& facts);
 
 }  // namespace c10dd::history

@@ -35,10 +35,10 @@ Happened happened_by_answers(const Ops& ops) {
   return happened;
 }
 
-Findings judge_watch(const Op& op, const Happened& happened, Now now) {
+FoundFaults judge_watch(const Op& op, const Happened& happened, Now now) {
   const auto& watch = std::get<Watch>(op.request);
   const auto& reply = op.told<Changes>();
-  const auto bad = [&](const std::string& why, const std::vector<Change>& expected) -> Findings {
+  const auto bad = [&](const std::string& why, const std::vector<Change>& expected) -> FoundFaults {
     return {{Fault::watch, "client " + std::to_string(op.client) + " watching " +
                                (watch.prefix ? "prefix " : "key ") + watch.key + " from " +
                                std::to_string(watch.from) + " to " + std::to_string(reply.next) +

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "tests/history/finding.h"
+#include "tests/history/found_fault.h"
 
 namespace c10dd::history {
 
@@ -25,6 +25,6 @@ struct Now {
 };
 
 /// Judges a watch that has a good reply.
-Findings judge_watch(const Op& op, const Happened& happened, Now now = {});
+FoundFaults judge_watch(const Op& op, const Happened& happened, Now now = {});
 
 }  // namespace c10dd::history

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "tests/history/finding.h"
+#include "tests/history/found_fault.h"
 #include "tests/sim/records.h"
 #include "tests/sim/world.h"
 
@@ -19,7 +19,7 @@ constexpr Duration shortest(Duration asked) { return asked * 1'000 / kFastest; }
 
 /// The first of what a judge of histories has found, with its evidence.
 OptionalViolation violation_of(const char* oracle, const std::string& job,
-                       const history::Findings& findings);
+                       const history::FoundFaults& findings);
 
 /// Calls on one key are linearizable (O1). Checked by search, without revisions. Counts in
 /// `undecided` the keys whose search was stopped.

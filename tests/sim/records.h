@@ -110,7 +110,7 @@ class Records {
     doing_[{job, epoch}].push_back(std::move(step));
   }
   /// Adds the rows that complete the newest batch.
-  void sealed(JobNumber job, Epoch epoch, std::span<const Row> rows) {
+  void reply_rows_appended(JobNumber job, Epoch epoch, std::span<const Row> rows) {
     auto& last = doing_[{job, epoch}].back().rows;
     last.insert(last.end(), rows.begin(), rows.end());
   }

@@ -162,7 +162,7 @@ std::string Relays::unsettled() const {
     if (!relay->open.empty() && address_of(relay->daemon->place()) != owner) {
       return format("daemon {} has connections, but the owner is {}", number, owner);
     }
-    if (const core::Finding wrong = relay->launches->audit()) {
+    if (const core::AuditResult wrong = relay->launches->audit()) {
       return format("launches of daemon {}: {}", number, *wrong);
     }
   }
@@ -183,7 +183,7 @@ std::string Relays::held() const {
   for (const auto& [number, relay] : relays_) {
     if (relay->daemon->dead()) continue;
     if (!relay->launches->reports().empty()) return format("daemon {} has runs", number);
-    if (const core::Finding wrong = relay->launches->audit()) {
+    if (const core::AuditResult wrong = relay->launches->audit()) {
       return format("launches of daemon {}: {}", number, *wrong);
     }
   }

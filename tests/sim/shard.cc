@@ -153,7 +153,7 @@ void Shard::commit(store::CommitBatch batch) {
     if (!is_recorded(*host_->jobs().at(made.job))) continue;
     const std::size_t known = std::exchange(watched_[made.job].rows, 0);
     const std::vector<Row> rows(made.rows.begin(), made.rows.end());
-    daemon_.records().sealed(made.job, made.epoch, std::span(rows).subspan(known));
+    daemon_.records().reply_rows_appended(made.job, made.epoch, std::span(rows).subspan(known));
     spoil(made.rows);
   }
   batch_in_flight_ = true;

@@ -38,7 +38,7 @@ void Simulation::check_bounds() {
   for (const auto& [name, number] : records_.jobs) {
     const core::Job* job = this->job(name);
     if (job == nullptr) continue;
-    if (const core::Finding found = job->audit()) {
+    if (const core::AuditResult found = job->audit()) {
       world_.violated("bounds", name + ": " + *found);
     }
     const core::JobStats stats = job->stats();

@@ -213,7 +213,7 @@ void Trainers::check() {
     }
   }
   const core::JobRef job = launch->trainers.front()->job;
-  if (const core::Finding found = job ? job->job->audit() : std::nullopt) violated(*found);
+  if (const core::AuditResult found = job ? job->job->audit() : std::nullopt) violated(*found);
   launch->home->post([launch] {
     for (const auto& trainer : launch->trainers) {
       if (trainer->job) launch->home->host().detach(trainer->job, trainer->attachment);

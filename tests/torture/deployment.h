@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/client.h"
-#include "tests/history/finding.h"
+#include "tests/history/found_fault.h"
 #include "tests/sim/random.h"
 
 namespace c10dd::torture {

@@ -60,7 +60,7 @@ Verdict Judge::unanswered() {
   return std::move(verdict_);
 }
 
-void Judge::fault(history::Finding finding) {
+void Judge::fault(history::FoundFault finding) {
   const auto kind = static_cast<std::size_t>(finding.fault);
   verdict_.counts[kind] += finding.count;
   if (++shown_[kind] > kEvidenceOfAKind) return;
@@ -72,8 +72,8 @@ void Judge::fault(history::Finding finding) {
   verdict_.evidence.push_back(std::move(line));
 }
 
-void Judge::faults(history::Findings findings) {
-  for (history::Finding& finding : findings) fault(std::move(finding));
+void Judge::faults(history::FoundFaults findings) {
+  for (history::FoundFault& finding : findings) fault(std::move(finding));
 }
 
 /// Returns a get of the final value, as if the conductor had made it after all calls had ended.

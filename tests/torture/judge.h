@@ -55,8 +55,8 @@ class Judge {
   void queues();
   void watches();
 
-  void fault(history::Finding finding);
-  void faults(history::Findings findings);
+  void fault(history::FoundFault finding);
+  void faults(history::FoundFaults findings);
   Op last_get(const Bytes& key) const;
   std::int64_t number_at_end(const std::string& name) const;
 

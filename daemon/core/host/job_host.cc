@@ -213,7 +213,7 @@ void JobHost::end_turn_of(const JobRef& slot) {
   if (!slot->serving) return;
   if (std::exchange(slot->changed, false)) {
     if (is_volatile(*slot)) {
-      slot->job->seal(slot->rows);
+      slot->job->append_reply_rows(slot->rows);
       empty(slot->rows);
     }
     const JobStats stats = slot->job->stats();
@@ -255,7 +255,7 @@ void JobHost::start_batch() {
     if (!slot->serving || (slot->is_volatile && !planted(Planted::plain_rows_stored))) continue;
     if (!slot->rows.empty()) {
       const Revision to = slot->job->revision();
-      slot->job->seal(slot->rows);
+      slot->job->append_reply_rows(slot->rows);
       written += slot->rows.bytes();
       committing_.push_back({slot, to, slot->rows.size()});
       batch.jobs.push_back(

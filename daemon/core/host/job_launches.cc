@@ -142,7 +142,7 @@ void JobLaunches::carry_out(const PlainRuns::Outcome& outcome) {
   for (const std::string& run : outcome.ended) shell_.directory.end(run);
 }
 
-Finding JobLaunches::audit() const {
+AuditResult JobLaunches::audit() const {
   std::size_t bound = 0;
   for (const auto& [connection, session] : connections_) {
     if (!runs_.run_of(connection).empty()) ++bound;

@@ -79,7 +79,7 @@ class JobLaunches final : public std::enable_shared_from_this<JobLaunches> {
   const std::string& job() const { return job_; }
   std::vector<PlainRuns::Report> reports() const { return runs_.reports(); }
   /// Recounts. Returns what does not agree.
-  Finding audit() const;
+  AuditResult audit() const;
 
   /// How often it looks whether a run that only may be resumed is still kept.
   static constexpr Duration kRestChecked = std::chrono::seconds(1);

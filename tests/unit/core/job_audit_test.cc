@@ -54,7 +54,7 @@ class JobAudit : public testing::Test {
     EXPECT_EQ(job_.audit(), std::nullopt);
     active_plant = fault;
     steps();
-    const Finding found = job_.audit();
+    const AuditResult found = job_.audit();
     ASSERT_TRUE(found);
     EXPECT_NE(found->find(text), std::string::npos) << *found;
   }

@@ -77,7 +77,7 @@ class Stage {
     for (const auto& [name, heard] : inbox_) {
       if (!heard.empty()) return name + " has heard " + script::text_of(heard.front().reply);
     }
-    if (const Finding found = job_->audit()) return *found;
+    if (const AuditResult found = job_->audit()) return *found;
     for (const auto& [name, caller] : callers_) take(job_->disconnect(caller.id, now_));
     while (job_->stats().sessions_known > 0) {
       if (!job_->next_deadline()) return "a session that never ends";
@@ -124,7 +124,7 @@ class Stage {
 
   void take(Effects effects) {
     EXPECT_EQ(effects.revision, job_->revision());
-    job_->seal(effects.rows);
+    job_->append_reply_rows(effects.rows);
     // The row of a session is not counted: it is written with the first other row.
     rows_ = static_cast<std::size_t>(std::ranges::count_if(
         effects.rows, [](const RowView& row) { return row.key.front() != 's'; }));

@@ -44,7 +44,7 @@ class World {
   /// Keeps a reply, and seals the rows as a batch of their own.
   void keep(const SessionId& id, std::uint64_t sequence, auto what) {
     sessions.keep(id, *sessions.find(id), sequence, std::move(what), rows);
-    sessions.seal(rows);
+    sessions.append_reply_rows(rows);
   }
   std::vector<Delivery> acknowledge(const SessionId& id, std::uint64_t below) {
     return sessions.acknowledge(id, *sessions.find(id), below);
@@ -159,7 +159,7 @@ TEST(Sessions, ShareARowForTheRepliesOfABatch) {
     world.open(hello(n), 0);
     world.sessions.keep({3, n}, *world.sessions.find({3, n}), 7, stored(n), world.rows);
   }
-  world.sessions.seal(world.rows);
+  world.sessions.append_reply_rows(world.rows);
   ASSERT_EQ(world.rows.size(), 4u);  // three sessions, one row of replies
   world.acknowledge({3, 1}, 8);
   world.close({3, 2}, false);
@@ -185,7 +185,7 @@ TEST(Sessions, WriteNoRowForRepliesThatWereAcknowledgedInTheSameBatch) {
     world.sessions.keep(id, *world.sessions.find(id), n, stored(n), world.rows);
   }
   world.acknowledge(id, 4);
-  world.sessions.seal(world.rows);
+  world.sessions.append_reply_rows(world.rows);
   EXPECT_EQ(world.rows.size(), before);
   EXPECT_EQ(world.sessions.garbage(), 1u) << "the row of the first batch";
 }
@@ -202,7 +202,7 @@ TEST(Sessions, LeaveNoRowOfALargeBatchThatWasAcknowledgedAtOnce) {
   }
   world.acknowledge(id, 601);
   world.sessions.take_garbage(world.rows);
-  world.sessions.seal(world.rows);
+  world.sessions.append_reply_rows(world.rows);
   std::set<Bytes> left;
   std::size_t written = 0;
   for (const Row& row : world.rows) {
@@ -231,7 +231,7 @@ TEST(Sessions, HaveNothingOfAnEarlierOneWithTheSameId) {
   for (std::uint64_t n = 1; n <= 2; ++n) {
     world.sessions.keep({3, n}, *world.sessions.find({3, n}), 7, stored(n), world.rows);
   }
-  world.sessions.seal(world.rows);
+  world.sessions.append_reply_rows(world.rows);
   world.close({3, 1}, false);
   world.open(hello(1), 1);
   world.keep({3, 1}, 8, stored(5));

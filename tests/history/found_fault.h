@@ -23,13 +23,13 @@ inline constexpr std::size_t kFaults = 7;
 inline constexpr std::string_view kFaultNames[kFaults] = {
     "lost", "applied twice", "failed calls", "out of order", "torn", "watch gaps", "other faults"};
 
-struct Finding {
+struct FoundFault {
   Fault fault = Fault::other;
   std::string text;
   Ops calls = {};           ///< the evidence
   std::uint64_t count = 1;  ///< number of changes or items for which the promise is broken
 };
 
-using Findings = std::vector<Finding>;
+using FoundFaults = std::vector<FoundFault>;
 
 }  // namespace c10dd::history
