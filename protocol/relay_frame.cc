@@ -21,7 +21,8 @@ Result<RelayFrame> decode_relay(std::string_view body) {
   Result<RelayFrame> frame = wire::decode<RelayFrame>(body);
   if (!frame) return frame;
   if (frame->legacy > tcpstore::LegacyClients::l1) {
-    return failure(Code::malformed, "frame of a relay: {} is no setting for old clients, 0 to 2 are",
+    return failure(Code::malformed,
+                   "frame of a relay: {} is no setting for old clients, 0 to 2 are",
                    static_cast<unsigned>(frame->legacy));
   }
   if (frame->job.empty() || frame->peer.empty()) {

@@ -35,7 +35,7 @@ struct RelayKey {
 BOOST_DESCRIBE_STRUCT(RelayKey, (), (high, low))
 
 struct RelayFrame {
-  RelayKey key;       ///< of the owner: proves that the sender is a daemon of its fleet
+  RelayKey key;      ///< of the owner: proves that the sender is a daemon of its fleet
   std::string peer;  ///< host:port of the client
   // The settings of the listener.
   std::string job;

@@ -149,7 +149,7 @@ void TcpStoreDialogue::barrier(const Message& message, RequestSink& to) {
 }
 
 void TcpStoreDialogue::submit(Query query, bool silent, const Request& request, RequestSink& to,
-                  std::unique_ptr<Extra> extra) {
+                              std::unique_ptr<Extra> extra) {
   const std::uint64_t sequence = ++sequence_;
   slots_.push_back({sequence, query, silent, false, {}, std::move(extra)});
   if (!to.submit(sequence, request)) return;

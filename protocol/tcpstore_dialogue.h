@@ -25,8 +25,8 @@ class RequestSink {
  public:
   virtual ~RequestSink() = default;
   /// Passes a request on. The Blobs of `request` may borrow from the bytes of the connection. The
-  /// reply goes to TcpStoreDialogue::reply() with the same sequence, but not during this call. Returns true if
-  /// the request waits for other clients; false if its reply is on the way.
+  /// reply goes to TcpStoreDialogue::reply() with the same sequence, but not during this call.
+  /// Returns true if the request waits for other clients; false if its reply is on the way.
   virtual bool submit(std::uint64_t sequence, const Request& request) = 0;
 };
 

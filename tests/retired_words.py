@@ -16,6 +16,21 @@ NAMES = {
     r"MarkSlot|NoticeMark|mark_slot": "high-water mark, notice receipt",
     r"Answer|AnswerSink|answer_sink|answers\.h": "reply",
     r"House|Farewells?|Casualty|casualties|Greeting|Party": "the plain word, see ARCHITECTURE.md",
+    # a daemon that passes a TCPStore connection on to the owner of its job
+    r"\w*Door(?!way)\w*|doors?_?|door_\w+|\w+_doors?": "relay",
+    r"Talk|TcpStoreTalk|tcpstore_talk|talk_": "TcpStoreDialogue",
+    r"\w*Warden|warden_?": "OrphanKiller",
+    r"\w*Crew\w*|crew_?|crew_\w+|\w+_crew": "workers",
+    r"Seat|Seats|seats?_?|SeatInBarrier|known_seat": "RankClaim",
+    r"Whereabouts\w*|whereabouts": "run owners",
+    r"\w*Witness|no_witness|witness_?": "precondition",
+    r"Judgement|judgement": "ClaimDecision, or a violation in the simulator",
+    r"(?<!:)[pP]ulse|pulse_ignored|\w*_pulse_\w+|pulses_": "heartbeat count",
+    r"Look": "WaitContext",
+    r"Maybe(?! [a-z])": "OptionalReply",
+    r"Moment": "ChangeContext",
+    r"Findings?": "AuditResult, or FoundFault in histories",
+    r"seal|sealed|seals": "append_reply_rows",
     r"hopeless|look_again|turn_away|stand_aside|vacate|vouched|beat_every|left_out":
         "the plain word, see ARCHITECTURE.md",
 }

@@ -150,6 +150,8 @@ class Tidy(unittest.TestCase):
             ("daemon/x.cc", "// the meeting is over\n", "retired word"),
             ("client/x.cc", "auto r = connection.call(FollowGroup{});\n", "retired word"),
             ("docs/x.md", "Options: `foo` is no engine.\n", "retired word"),
+            ("daemon/x.cc", "void close(Door* it);\n", "retired word"),
+            ("docs/x.md", "A daemon reads the pulse.\n", "retired word"),
             ("dev", "cd /root/c10dd\n", "somebody's machine"),
         ]:
             with self.subTest(path=path, body=body):

@@ -59,7 +59,8 @@ bool ProxiedClient::wants_input(std::size_t held) const {
 bool ProxiedClient::must_wait(std::string_view in) {
   if (value_) return true;
   const auto head = dialogue_.look(in);
-  if (!head || !*head || waiting_.empty() || dialogue_.dialect() != tcpstore::Dialect::v) return false;
+  if (!head || !*head || waiting_.empty() || dialogue_.dialect() != tcpstore::Dialect::v)
+    return false;
   return (*head)->query != tcpstore::Query::cancel_wait;
 }
 
@@ -113,7 +114,8 @@ void ProxiedClient::cancel(std::uint64_t sequence) {
 /// Hands over the replies that need no daemon. The conversation takes none while it takes a
 /// message.
 void ProxiedClient::answer_here() {
-  for (const auto& [sequence, reply] : std::exchange(here_, {})) dialogue_.reply(sequence, reply, out_);
+  for (const auto& [sequence, reply] : std::exchange(here_, {}))
+    dialogue_.reply(sequence, reply, out_);
 }
 
 /// Gives up what the client waits for. Its changes are made, though it waits for none: PyTorch's

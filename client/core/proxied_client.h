@@ -39,8 +39,8 @@ class ProxiedClient final : private tcpstore::RequestSink {
   bool has_output() const { return !out_.empty(); }
   /// The local client has closed its connection: ends the session.
   void leave(TimePoint now);
-  /// See tcpstore::TcpStoreDialogue: the next bytes may have two meanings, which the owner settles after a
-  /// while.
+  /// See tcpstore::TcpStoreDialogue: the next bytes may have two meanings, which the owner settles
+  /// after a while.
   bool is_ambiguous() const { return dialogue_.is_ambiguous(); }
   void settle_ambiguous() { dialogue_.settle_ambiguous(); }
   std::optional<std::uint32_t> pid() const { return dialogue_.pid(); }

@@ -12,7 +12,8 @@ Result<void> check_rank_claim(const RankClaim& claim) {
                    name, value, name[0] == 'r' ? 0 : 1);
   };
   if (claim.rank < -1) return refused("rank", claim.rank);
-  if (claim.world_size < -1 || claim.world_size == 0) return refused("world_size", claim.world_size);
+  if (claim.world_size < -1 || claim.world_size == 0)
+    return refused("world_size", claim.world_size);
   if (claim.world_size > limits::kWorldSize) {
     return failure(Code::invalid_argument, "world_size is {}, limit {}", claim.world_size,
                    limits::kWorldSize);
@@ -35,7 +36,7 @@ Result<BarrierRank> known_rank(const RankClaim& claim, const std::string& what) 
 }
 
 Result<BarrierRank> rank_in_barrier(const RankClaim& claim, const std::string& what, Rank asked,
-                                      std::uint32_t asked_size) {
+                                    std::uint32_t asked_size) {
   if (asked_size > 0) return BarrierRank{asked, asked_size};
   if (asked == 0) return known_rank(claim, what);
   return failure(Code::invalid_argument, "{}: rank {} without a world size; give both or neither",

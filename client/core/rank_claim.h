@@ -37,7 +37,7 @@ Result<BarrierRank> known_rank(const RankClaim& claim, const std::string& what);
 /// `asked_size`. If both are 0, returns known_rank(). If only `asked` is above 0, fails with
 /// invalid_argument.
 Result<BarrierRank> rank_in_barrier(const RankClaim& claim, const std::string& what, Rank asked,
-                                      std::uint32_t asked_size);
+                                    std::uint32_t asked_size);
 
 /// Returns the rank that a join requests: `asked` if it is not negative. If `asked` is negative,
 /// and `min` and `max` both equal the world size of `claim`, returns the rank of `claim`. Otherwise

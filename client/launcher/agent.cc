@@ -101,12 +101,15 @@ int code_of(const Error& error) {
 
 Agent::Agent(Options options, std::string program, std::map<std::string, std::string> inherited,
              std::string scratch, OrphanKiller& orphan_killer, Console& console)
-    : options_(std::move(options)), orphan_killer_(warden), console_(console), home_{loop_,
-                                                                              orphan_killer,
-                                                                              console,
-                                                                              std::move(program),
-                                                                              std::move(inherited),
-                                                                              std::move(scratch)} {
+    : options_(std::move(options)),
+      orphan_killer_(orphan_killer),
+      console_(console),
+      home_{loop_,
+            orphan_killer,
+            console,
+            std::move(program),
+            std::move(inherited),
+            std::move(scratch)} {
   for (const int number : ending_signals()) {
     struct sigaction now {};
     const bool ignored =

@@ -16,10 +16,10 @@
 #include <string>
 
 #include "client/launcher/background.h"
-#include "client/launcher/workers.h"
 #include "client/launcher/failure_report.h"
 #include "client/launcher/options.h"
 #include "client/launcher/standalone.h"
+#include "client/launcher/workers.h"
 #include "client/membership.h"
 
 namespace c10dd::run {

@@ -72,11 +72,12 @@ int launch(Options options) {
   if (!options.script.empty()) check_script(options.script);
   make_log_folder(options.log_dir);
   const std::string scratch = make_scratch();
-  OrphanKiller orphan_killer(scratch);  // the constructor forks: it must run before any thread is started
+  OrphanKiller orphan_killer(
+      scratch);  // the constructor forks: it must run before any thread is started
   raise_file_limit(std::size_t{options.nproc} * 6 + 64);
   Console console(options.prefix, options.console);
-  auto agent =
-      std::make_unique<Agent>(std::move(options), program, inherited, scratch, orphan_killer, console);
+  auto agent = std::make_unique<Agent>(std::move(options), program, inherited, scratch,
+                                       orphan_killer, console);
   int code = exit_code::kBug;
   try {
     code = agent->run();

@@ -37,8 +37,8 @@ void close_each_above(int last) {
 }
 
 /// Moves `pipe` to a new descriptor and returns the new descriptor. Closes all other descriptors
-/// except the standard ones. Otherwise the orphan killer would keep the launcher's other pipes open, and
-/// the readers of these pipes would see no end of file until the orphan killer ends.
+/// except the standard ones. Otherwise the orphan killer would keep the launcher's other pipes
+/// open, and the readers of these pipes would see no end of file until the orphan killer ends.
 int keep_only(int pipe) {
   constexpr int kPipe = 3;
   dup2(pipe, kPipe);

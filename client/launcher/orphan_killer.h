@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small process that lives a moment longer than the launcher. When the launcher is killed, the
-// kernel kills the workers, but not their children. The orphan killer notices the launcher's end, kills
-// the process groups that it watches, and removes the launcher's temporary folder.
+// kernel kills the workers, but not their children. The orphan killer notices the launcher's end,
+// kills the process groups that it watches, and removes the launcher's temporary folder.
 #pragma once
 
 #include <sys/types.h>

@@ -66,9 +66,10 @@ std::string daemon_program() {
   return path;
 }
 
-Standalone::Standalone(boost::asio::io_context& loop, OrphanKiller& orphan_killer, const std::string& program,
+Standalone::Standalone(boost::asio::io_context& loop, OrphanKiller& orphan_killer,
+                       const std::string& program,
                        const std::map<std::string, std::string>& inherited, const std::string& log)
-    : loop_(loop), orphan_killer_(warden) {
+    : loop_(loop), orphan_killer_(orphan_killer) {
   client::Descriptor file(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   Child child =
       spawn(program, {program, "--listen", "127.0.0.1:0", "--engine", "memory:", "--shards", "1"},

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "client/launcher/output.h"
 #include "client/launcher/orphan_killer.h"
+#include "client/launcher/output.h"
 #include "client/launcher/worker.h"
 
 namespace c10dd::run {

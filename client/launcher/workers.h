@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "client/launcher/console.h"
+#include "client/launcher/orphan_killer.h"
 #include "client/launcher/output.h"
 #include "client/launcher/plan.h"
 #include "client/launcher/spawn.h"
 #include "client/launcher/terminal_input.h"
-#include "client/launcher/orphan_killer.h"
 #include "client/proxy/proxy.h"
 
 namespace c10dd::run {

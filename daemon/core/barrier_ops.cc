@@ -210,7 +210,8 @@ void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
              .session = sessions_.find(waiter.session),
              .again = &waiter};
   const auto* barrier = std::get_if<Barrier>(&waiter.request);
-  OptionalReply done = barrier ? on(again, *barrier) : on(again, std::get<Exchange>(waiter.request));
+  OptionalReply done =
+      barrier ? on(again, *barrier) : on(again, std::get<Exchange>(waiter.request));
   std::ranges::move(again.signals, std::back_inserter(step.signals));
   std::ranges::move(again.presence, std::back_inserter(step.presence));
   std::ranges::move(again.queues, std::back_inserter(step.queues));

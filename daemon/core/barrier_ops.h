@@ -50,7 +50,7 @@ class BarrierOps {
   template <class Op>
   OptionalReply arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival);
   template <class Op>
-  Maybe wait_for_absent(Step& step, const Op& op, const SessionId& absent);
+  OptionalReply wait_for_absent(Step& step, const Op& op, const SessionId& absent);
   Reply break_if_ranks_differ(Step& step, const BarrierKey& key, Failure reason);
   void ask_again(Step& step, const Pending::Waiter& waiter);
   void released(Step& step, const BarrierKey& key);

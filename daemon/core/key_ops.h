@@ -56,7 +56,7 @@ class KeyOps {
            const std::optional<Expiry>& expiry);
   void note(Step& step, Change&& change);
   template <class Op>
-  Maybe wait_for(Step& step, const Op& op);
+  OptionalReply wait_for(Step& step, const Op& op);
 
   KeySpace& keys_;
   Lifetimes& lifetimes_;

@@ -88,7 +88,7 @@ enum class Planted {
   attachment_reused,        ///< fault: held replies of an ended attachment go to a new connection
   claim_lost,               ///< fault: a job is served with epoch 0, not the epoch of its claim
   piece_lost,               ///< fault: some rows of a job are not restored
-  heartbeat_count_ignored,            ///< fault: a state without its newest changes is taken for the same
+  heartbeat_count_ignored,  ///< fault: a state without its newest changes is taken for the same
   rollback_untold,          ///< fault: a daemon does not heed what another one has noticed
   suspicion_ignored,        ///< fault: a claim that finds less than was durable is no loss
   acceptance_unseen,     ///< fault: a daemon stays closed although an operator has accepted a loss

@@ -43,8 +43,8 @@ class ReplyRows {
   /// batch as the changes that the replies belong to.
   void append_reply_rows(Rows& rows);
   /// Notes that one reply of this row is no longer needed. If no other reply of the row is needed,
-  /// appends the deletion of the row to `garbage`, or to the rows of the next append_reply_rows() if the row
-  /// itself waits for that.
+  /// appends the deletion of the row to `garbage`, or to the rows of the next append_reply_rows()
+  /// if the row itself waits for that.
   void release(Revision row, Rows& garbage);
 
   /// Returns the replies of a row. Fails with `malformed` if the row is damaged.
@@ -60,7 +60,8 @@ class ReplyRows {
 
   NeededRow open_;
   Bytes value_;  // of the open row; keeps its memory when the row is closed
-  Rows closed_;  // wait for append_reply_rows(), and then the deletions of those that are no longer needed
+  Rows closed_;  // wait for append_reply_rows(), and then the deletions of those that are no longer
+                 // needed
   Revision first_closed_ = 0;  // name of the first row closed since append_reply_rows(); 0: none
   NeededRow newest_;           // of the closed rows; usually erased before the next row is closed
   std::map<Revision, std::size_t> older_;  // the other closed rows: their NeededRow::needed

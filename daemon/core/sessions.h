@@ -123,8 +123,8 @@ class Sessions {
                                     std::uint64_t acked_below);
 
   /// Keeps a reply or delivery for retries. Appends to `rows` the row of a delivery, and the row of
-  /// the session unless that row exists. append_reply_rows() appends the rows of replies. All these rows must be
-  /// in the same batch as the change to which the reply or delivery belongs.
+  /// the session unless that row exists. append_reply_rows() appends the rows of replies. All these
+  /// rows must be in the same batch as the change to which the reply or delivery belongs.
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply&& reply,
             Rows& rows);
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, Delivery delivery,

@@ -75,7 +75,7 @@ inline Bytes watch_token(const Watch& watch) {
 template <class Body>
 OptionalReply reply(Body body) {
   return OptionalReply(std::in_place, boost::system::in_place_value, std::in_place_type<Body>,
-               std::move(body));
+                       std::move(body));
 }
 inline OptionalReply refuse(Code code, std::string detail) {
   return Reply(failure(code, std::move(detail)));

@@ -230,7 +230,8 @@ OptionalReply WaitRules::ready(const Exchange& exchange, WaitContext& look) cons
   return reply(Exchanged{exchange.offset, length, {state.result, at + exchange.offset, chunk}});
 }
 
-Reply WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key, WaitContext& look) const {
+Reply WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key,
+                                 WaitContext& look) const {
   const BarrierState* state = tables_.barriers.find(key);
   if (state != nullptr) look.observe(state->revision);
   const Everybody everybody{tables_.sessions, tables_.barriers, tables_.groups, look.now};
@@ -260,10 +261,12 @@ Reply WaitRules::time_out_barrier(Step& step, const Waiter& waiter, const Barrie
   return recorded;
 }
 
-Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Barrier& barrier, WaitContext& look) {
+Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Barrier& barrier,
+                          WaitContext& look) {
   return time_out_barrier(step, waiter, barrier_key(barrier), look);
 }
-Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Exchange& exchange, WaitContext& look) {
+Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Exchange& exchange,
+                          WaitContext& look) {
   return time_out_barrier(step, waiter, barrier_key(exchange), look);
 }
 

@@ -106,7 +106,8 @@ class WaitRules {
   Reply keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
                      WaitContext& look) const;
   Reply barrier_overdue(const Waiter& waiter, const BarrierKey& key, WaitContext& look) const;
-  Reply time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key, WaitContext& look);
+  Reply time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key,
+                         WaitContext& look);
 
   WaitTables tables_;
 };

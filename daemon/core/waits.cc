@@ -49,10 +49,11 @@ template <class Op>
 // ---- blocking ----------------------------------------------------------------------------------
 
 OptionalReply Waits::block(Step& step, Request request, Duration timeout,
-                   const std::optional<SessionId>& absent) {
+                           const std::optional<SessionId>& absent) {
   Waiter blocked = waiter(step, std::move(request), timeout, absent);
   if (blocked.timeout == Duration::zero()) {
-    WaitRules::WaitContext look{.session = blocked.session, .now = step.now, .revision = step.revision};
+    WaitRules::WaitContext look{
+        .session = blocked.session, .now = step.now, .revision = step.revision};
     Reply reply = overdue(blocked, look);
     step.observe(look.observed);
     return reply;
@@ -216,9 +217,9 @@ void Waits::time_out(Step& step) {
   const WaitRules::Shortages shortages = rules_.shortages(overdue);
   for (const Waiter& waiter : overdue) {
     WaitRules::WaitContext look{.session = waiter.session,
-                         .now = step.now,
-                         .revision = step.revision,
-                         .shortages = &shortages};
+                                .now = step.now,
+                                .revision = step.revision,
+                                .shortages = &shortages};
     Reply reply = time_out(step, waiter, look);
     finish(step, waiter, std::move(reply), look.observed);
   }

@@ -25,7 +25,8 @@ class Waits {
   /// Returns the reply if the request can complete now; otherwise returns nothing.
   template <class Op>
   OptionalReply ready(Step& step, const Op& op) const {
-    WaitRules::WaitContext look{.session = step.from.session, .now = step.now, .revision = step.revision};
+    WaitRules::WaitContext look{
+        .session = step.from.session, .now = step.now, .revision = step.revision};
     OptionalReply reply = rules_.ready(op, look);
     step.observe(look.observed);
     return reply;
@@ -37,7 +38,7 @@ class Waits {
   /// `absent` names a session, the request waits until that session is connected again, counts as
   /// gone, or has ended. Otherwise the request waits for the tokens of WaitRules::tokens().
   OptionalReply block(Step& step, Request request, Duration timeout,
-              const std::optional<SessionId>& absent = std::nullopt);
+                      const std::optional<SessionId>& absent = std::nullopt);
 
   /// Answers the waiters whose last token has fired in this step.
   void release(Step& step);

@@ -5,8 +5,8 @@
 // cannot be served, the connection stays on the first shard, and its session replies with the
 // reason.
 #include "daemon/core/host/native_channels.h"
-#include "daemon/net/relay.h"
 #include "daemon/net/native_session.h"
+#include "daemon/net/relay.h"
 #include "daemon/shard/shard.h"
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
@@ -70,7 +70,8 @@ WireProtocol native_protocol(const SessionContext& context) {
 }
 
 void receive_native(std::shared_ptr<Stream> stream, const SessionContext& context) {
-  if (context.relay && Relay::is_asked_for(stream->head())) return context.relay->take(std::move(stream));
+  if (context.relay && Relay::is_asked_for(stream->head()))
+    return context.relay->take(std::move(stream));
   Shard& shard = context.shard_of ? shard_of(stream->head(), context) : context.first;
   if (&shard == &context.first) return serve_native(std::move(stream), context, shard);
   stream->move_to(shard.loop(), [&context, &shard](std::shared_ptr<Stream> moved) {

@@ -73,8 +73,8 @@ asio::awaitable<Result<void>> read_reply(tcp::socket& socket) {
 // ---- the relay ----------------------------------------------------------------------------------
 
 void Relay::connect(const std::string& client, const ListenerSettings& settings,
-                   const std::vector<std::string>& addresses,
-                   std::function<void(Result<std::shared_ptr<Stream>>)> then) {
+                    const std::vector<std::string>& addresses,
+                    std::function<void(Result<std::shared_ptr<Stream>>)> then) {
   native::RelayFrame frame;
   frame.peer = client;
   frame.job = settings.tcpstore_job;
@@ -96,8 +96,8 @@ asio::awaitable<void> Relay::connect_to_any(
   then(core::unavailable("the owner has not taken the connection"));
 }
 
-asio::awaitable<Result<std::shared_ptr<Stream>>> Relay::connect_to(const std::string& address,
-                                                                  const native::RelayFrame& frame) {
+asio::awaitable<Result<std::shared_ptr<Stream>>> Relay::connect_to(
+    const std::string& address, const native::RelayFrame& frame) {
   if (!frame.key.is_set()) {
     co_return core::unavailable("it has left the fleet, or is of a version without relays");
   }
@@ -166,7 +166,7 @@ void Relay::take(const std::shared_ptr<Stream>& stream) {
 /// Checks that a daemon of the fleet has sent the frame, and counts the connection as one of the
 /// client.
 Result<std::shared_ptr<TcpStoreListener>> Relay::admit(Stream& stream,
-                                                      const native::RelayFrame& frame) {
+                                                       const native::RelayFrame& frame) {
   const native::RelayKey own = of_.directory.fleet()->own_relay_key();
   if (!own.is_set() || !(own == frame.key)) {
     return failure(Code::permission_denied,

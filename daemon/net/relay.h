@@ -51,8 +51,8 @@ class Relay {
   /// Returns whether the first bytes of a connection are the whole frame of a relay.
   static bool is_asked_for(std::string_view head);
 
-  /// Takes a connection whose head begins with a frame of a relay. Refuses it if the frame is wrong,
-  /// does not have the key of this daemon, or this daemon does not own the job.
+  /// Takes a connection whose head begins with a frame of a relay. Refuses it if the frame is
+  /// wrong, does not have the key of this daemon, or this daemon does not own the job.
   void take(const std::shared_ptr<Stream>& stream);
 
  private:

@@ -12,10 +12,10 @@
 
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/admission.h"
-#include "daemon/net/relay.h"
 #include "daemon/net/ended_connections.h"
 #include "daemon/net/framed_session.h"
 #include "daemon/net/refusal_log.h"
+#include "daemon/net/relay.h"
 #include "daemon/net/splice.h"
 #include "daemon/net/tcpstore_session.h"
 #include "daemon/shard/shard.h"
@@ -110,12 +110,12 @@ void TcpStoreReception::locate() {
     self->here_ = owner->here();
     if (self->here_) return self->go_on();
     context.relay->connect(self->stream_->peer(), self->listener_->settings, owner->addresses,
-                          [self](const Result<std::shared_ptr<Stream>>& link) {
-                            if (link) return self->pass_on(*link);
-                            // Who waits for room holds a place that others wait for.
-                            const bool no_room = link.error().code == Code::quota_exceeded;
-                            no_room ? self->refuse(link.error()) : self->locate_later();
-                          });
+                           [self](const Result<std::shared_ptr<Stream>>& link) {
+                             if (link) return self->pass_on(*link);
+                             // Who waits for room holds a place that others wait for.
+                             const bool no_room = link.error().code == Code::quota_exceeded;
+                             no_room ? self->refuse(link.error()) : self->locate_later();
+                           });
   });
 }
 

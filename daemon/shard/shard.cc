@@ -42,8 +42,8 @@ void Shard::engine_lost(const std::string& why) {
 void Shard::commit(store::CommitBatch batch) {
   engine_.commit->submit(
       std::move(batch), [this, generation = engine_.state.generation](store::CommitResult result) {
-        asio::post(loop_, [this, generation, result = std::move(result)]() mutable {
-          host_.committed(generation, std::move(result));
+        asio::post(loop_, [this, generation, result = std::move(result)] {
+          host_.committed(generation, result);
         });
       });
 }

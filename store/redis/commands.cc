@@ -186,7 +186,9 @@ std::string redis_jobs_key(std::string_view prefix) { return format("{}:jobs", p
 
 std::string redis_fleet_key(std::string_view prefix) { return format("{}:fleet", prefix); }
 
-std::string redis_heartbeat_count_key(std::string_view prefix) { return format("{}:pulse", prefix); }
+std::string redis_heartbeat_count_key(std::string_view prefix) {
+  return format("{}:pulse", prefix);
+}
 
 std::string redis_probe_key(std::string_view prefix) { return format("{}:probe", prefix); }
 

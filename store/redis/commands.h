@@ -80,9 +80,9 @@ std::optional<Owner> parse_redis_owner(std::string_view name);
 /// KEYS = {head, rows, rows of job 0, fleet, jobs}. ARGV = {number of the job, process, key and
 /// value of ClaimTerms::state, key and value of ClaimTerms::entry, name and heartbeats of
 /// ClaimTerms::over, kEpochStarts}; what is not there is empty. Returns {epoch, rev, starts}, or
-/// {"held", owner, heartbeats}, or one word: "precondition" if job 0 does not have the state, "gone" if
-/// it does not have the entry, "head" if the job has rows but no head, or was claimed before and
-/// has no head.
+/// {"held", owner, heartbeats}, or one word: "precondition" if job 0 does not have the state,
+/// "gone" if it does not have the entry, "head" if the job has rows but no head, or was claimed
+/// before and has no head.
 extern const std::string_view kRedisClaimScript;
 /// KEYS = {head, rows} of job 0, {jobs}. Returns its rev, or "head" if it has rows but no head.
 extern const std::string_view kRedisDirectoryScript;
@@ -93,9 +93,9 @@ extern const std::string_view kRedisHandOverScript;
 /// KEYS = {head, rows, rows of job 0, jobs}. ARGV = {number of the job, key and value of the mark}.
 /// Returns 1, or 0 if job 0 does not have the mark.
 extern const std::string_view kRedisForgetScript;
-/// KEYS = {fleet, head of job 0, rows of job 0, heartbeat_count}. ARGV = {process, encoded DaemonFacts
-/// (empty: only read), most daemons}. Returns {incarnation, rev of job 0, rows of the fleet, count,
-/// rolled_back, accepted}, or {"full"}.
+/// KEYS = {fleet, head of job 0, rows of job 0, heartbeat_count}. ARGV = {process, encoded
+/// DaemonFacts (empty: only read), most daemons}. Returns {incarnation, rev of job 0, rows of the
+/// fleet, count, rolled_back, accepted}, or {"full"}.
 extern const std::string_view kRedisBeatScript;
 /// KEYS = {fleet}. ARGV = {process, heartbeats}. Removes the row if it has so many heartbeats.
 extern const std::string_view kRedisLeaveScript;

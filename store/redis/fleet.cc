@@ -53,8 +53,8 @@ class RedisFleet final : public Fleet {
   }
 
   Result<void> accept_rollback(const Bytes& incarnation) override {
-    const Result<RedisReply> accepted =
-        client_->call({"EVAL", kRedisAcceptScript, "1", redis_heartbeat_count_key(prefix()), incarnation});
+    const Result<RedisReply> accepted = client_->call(
+        {"EVAL", kRedisAcceptScript, "1", redis_heartbeat_count_key(prefix()), incarnation});
     return done("an acceptance", accepted);
   }
 
@@ -103,8 +103,8 @@ class RedisFleet final : public Fleet {
   Result<FleetReading> beat(std::uint64_t process, std::string_view facts) {
     Result<RedisReply> reply = client_->call(
         {"EVAL", kRedisBeatScript, "4", redis_fleet_key(prefix()), redis_head_key(prefix(), 0),
-         redis_rows_key(prefix(), 0), redis_heartbeat_count_key(prefix()), redis_process(process), facts,
-         std::to_string(limits::kDaemons)});
+         redis_rows_key(prefix(), 0), redis_heartbeat_count_key(prefix()), redis_process(process),
+         facts, std::to_string(limits::kDaemons)});
     if (!reply) return reply.error();
     if (reply->is_array(1) && reply->items[0].text == "full") {
       return failure(

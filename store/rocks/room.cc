@@ -108,10 +108,11 @@ class RoomGuard::Files final : public rocksdb::FileSystemWrapper {
     }
 
    private:
+    // NOLINTBEGIN(clang-analyzer-cplusplus.NewDeleteLeaks): RocksDB's status owns its text
     rocksdb::IOStatus check_room(std::size_t bytes) const {
-      // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): RocksDB's status owns its text
       return of_compaction_ ? files_.check_room(path_, bytes) : rocksdb::IOStatus::OK();
     }
+    // NOLINTEND(clang-analyzer-cplusplus.NewDeleteLeaks)
 
     Files& files_;
     const std::string path_;

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "protocol/relay_frame.h"
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
+#include "protocol/relay_frame.h"
 #include "tests/fuzz/target.h"
 
 namespace {

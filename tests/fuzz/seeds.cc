@@ -7,8 +7,8 @@
 #include <random>
 
 #include "client/stores/file_format.h"
-#include "protocol/relay_frame.h"
 #include "protocol/native_wire.h"
+#include "protocol/relay_frame.h"
 #include "protocol/tcpstore_wire.h"
 #include "store/job_head.h"
 #include "store/rocks/high_water.h"

@@ -137,8 +137,9 @@ FoundFaults judge_order_of_calls(const Bytes& key, const KeyCalls& calls, Search
   const Verdict verdict = linearize(calls);
   if (verdict == Verdict::undecided) ++searched.undecided;
   if (verdict != Verdict::violated) return {};
-  FoundFault finding{Fault::order, "key " + key + ": no order of its " + std::to_string(calls.size()) +
-                                    " calls explains the answers"};
+  FoundFault finding{Fault::order, "key " + key + ": no order of its " +
+                                       std::to_string(calls.size()) +
+                                       " calls explains the answers"};
   for (const KeyCall& call : calls) finding.calls.push_back(call.op);
   std::ranges::stable_sort(finding.calls, {}, &Op::invoked);
   return {finding};

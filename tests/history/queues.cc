@@ -49,7 +49,8 @@ std::optional<bool> pushed(const QueueFacts& facts, const Op& push) {
 
 /// Checks that an item that a session has popped is popped by no other one, unless that session
 /// ended.
-void judge_pops(const QueueFacts& facts, const Bytes& value, const Ops& pops, FoundFaults& findings) {
+void judge_pops(const QueueFacts& facts, const Bytes& value, const Ops& pops,
+                FoundFaults& findings) {
   for (const Op* one : pops) {
     if (facts.session_ended(*one)) continue;
     for (const Op* other : pops) {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "client/launcher/workers.h"
 #include "client/launcher/options.h"
+#include "client/launcher/workers.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::run {
@@ -76,7 +76,8 @@ class LauncherWorkers : public testing::Test {
   boost::asio::io_context loop_;
   Console console_{false, false};
   Options options_;
-  WorkersContext home_{loop_, orphan_killer_, console_, "/bin/sh", {{"PATH", "/bin:/usr/bin"}}, folder_.path()};
+  WorkersContext home_{
+      loop_, orphan_killer_, console_, "/bin/sh", {{"PATH", "/bin:/usr/bin"}}, folder_.path()};
   std::unique_ptr<Workers> workers_;
 };
 
@@ -144,9 +145,9 @@ TEST_F(LauncherWorkers, SaysWhyAProgramCannotBeExecuted) {
   run_to_the_end();
   ASSERT_TRUE(workers_->failure().has_value());
   EXPECT_EQ(workers_->failure()->exit.code, 127);
-  EXPECT_NE(
-      workers_->failure()->last.text(1000, "").find("is the interpreter in its first line missing?"),
-      std::string::npos);
+  EXPECT_NE(workers_->failure()->last.text(1000, "").find(
+                "is the interpreter in its first line missing?"),
+            std::string::npos);
 }
 
 TEST_F(LauncherWorkers, DoesNotWaitForWhoKeepsTheOutputOpenOutsideOfTheGroup) {

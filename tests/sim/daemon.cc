@@ -78,8 +78,9 @@ bool Daemon::adopt(const core::AcceptedLoss& loss) {
     static_cast<void>(link_.fleet()->accept_rollback(precondition_.value));
     member_->watch().accept(precondition_.value);
   }
-  const core::EngineState engine{++generation_, read->directory->incarnation(), swarm_.shared,
-                                 false,         {precondition_.key, precondition_.value}, swarm_.fleet()};
+  const core::EngineState engine{
+      ++generation_, read->directory->incarnation(),           swarm_.shared,
+      false,         {precondition_.key, precondition_.value}, swarm_.fleet()};
   directory_->opened(std::move(read->directory), engine.generation);
   if (member_) member_->engine_opened();
   for (const auto& shard : shards_) {

@@ -105,7 +105,7 @@ OptionalViolation judge_errors(const Records& records) {
 }
 
 OptionalViolation violation_of(const char* oracle, const std::string& job,
-                       const history::FoundFaults& findings) {
+                               const history::FoundFaults& findings) {
   if (findings.empty()) return std::nullopt;
   std::string text = job + ": " + findings.front().text;
   for (const Op* op : findings.front().calls) text += "\n    " + describe(*op);

@@ -127,7 +127,7 @@ OptionalViolation judge_joined(const GroupHistory& history, const Op& op, const 
 }
 
 OptionalViolation judge_page(const Records& records, const GroupHistory& history, const Op& op,
-                     const MemberPage& told) {
+                             const MemberPage& told) {
   const Formation* f = history.list_of(told.generation, op.answered);
   const std::uint64_t asked = std::get<ReadMembers>(op.request).generation;
   const bool fits = f != nullptr && f->sessions.size() == told.size && f->digest == told.digest &&

@@ -118,7 +118,8 @@ class NewsJudge {
   }
 
   /// Checks that a member that a reply calls lost or finished has ended, durably.
-  OptionalViolation judge_lost(const GroupHistory& history, const Op& op, const GroupStatus& status) const {
+  OptionalViolation judge_lost(const GroupHistory& history, const Op& op,
+                               const GroupStatus& status) const {
     if (status.lost.empty() && status.finished.empty()) return std::nullopt;
     const Formation* list = history.list_of(status.generation, op.answered);
     for (Rank rank = 0; list != nullptr && rank < list->sessions.size(); ++rank) {
@@ -138,7 +139,7 @@ class NewsJudge {
   /// Checks that a member that a reply calls stalled had promised a report, and may not have sent
   /// it.
   OptionalViolation judge_stalled(const GroupHistory& history, const Op& op,
-                          const GroupStatus& status) const {
+                                  const GroupStatus& status) const {
     const Formation* list = history.list_of(status.generation, op.answered);
     if (list == nullptr || status.stalled.empty()) return std::nullopt;
     for (Rank rank = 0; rank < list->sessions.size(); ++rank) {
@@ -167,7 +168,7 @@ class NewsJudge {
   /// Checks the state long after all faults: dead members are reported, no notice is overdue, and
   /// all who watch the group have the newest status.
   OptionalViolation judge_quiet(const GroupHistory& history, const Op& op,
-                        const GroupStatus& status) const {
+                                const GroupStatus& status) const {
     const Formation* list = history.list_of(status.generation, op.answered);
     for (Rank rank = 0; list != nullptr && rank < list->sessions.size(); ++rank) {
       if (names(status.lost, rank) || names(status.finished, rank)) continue;

@@ -19,7 +19,7 @@ constexpr Duration shortest(Duration asked) { return asked * 1'000 / kFastest; }
 
 /// The first of what a judge of histories has found, with its evidence.
 OptionalViolation violation_of(const char* oracle, const std::string& job,
-                       const history::FoundFaults& findings);
+                               const history::FoundFaults& findings);
 
 /// Calls on one key are linearizable (O1). Checked by search, without revisions. Counts in
 /// `undecided` the keys whose search was stopped.

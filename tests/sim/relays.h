@@ -71,7 +71,7 @@ class Relays {
   Random random_;
   Disk& disk_;
   const Fleet& fleet_;
-  std::map<std::uint64_t, RelayRef> relays_;         ///< by the number of their daemon
+  std::map<std::uint64_t, RelayRef> relays_;       ///< by the number of their daemon
   std::map<std::uint64_t, std::string> answered_;  ///< the owner, by the number of who was asked
   Connection newest_ = 0;
   bool stopped_ = false;

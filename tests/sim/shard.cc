@@ -6,9 +6,9 @@
 #include "daemon/core/commit_gate.h"
 #include "protocol/fields.h"
 #include "tests/sim/daemon.h"
-#include "tests/sim/relays.h"
 #include "tests/sim/group_log.h"
 #include "tests/sim/plants.h"
+#include "tests/sim/relays.h"
 #include "tests/sim/unconfirmed_engine.h"
 #include "tests/sim/visits.h"
 
@@ -40,8 +40,8 @@ void spoil(Rows& batch) {
   batch = Rows(rows);
 }
 
-/// Returns false for guests (visits.h), trainers (trainers.h) and the connections of relays.h, which
-/// have oracles of their own.
+/// Returns false for guests (visits.h), trainers (trainers.h) and the connections of relays.h,
+/// which have oracles of their own.
 bool is_recorded(const core::JobSlot& slot) {
   return slot.name != Visits::kJob && slot.name != Relays::kJob && !slot.is_volatile;
 }

@@ -12,11 +12,11 @@
 #include "tests/sim/client.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk.h"
-#include "tests/sim/relays.h"
 #include "tests/sim/leases.h"
 #include "tests/sim/network.h"
 #include "tests/sim/proxied_clients.h"
 #include "tests/sim/records.h"
+#include "tests/sim/relays.h"
 #include "tests/sim/strangers.h"
 #include "tests/sim/swarm.h"
 #include "tests/sim/trainers.h"
@@ -104,7 +104,7 @@ class Simulation {
   std::unique_ptr<Visits> visits_;                  ///< null if the seed has none
   std::unique_ptr<Trainers> trainers_;              ///< null if the seed has none
   std::unique_ptr<Leases> leases_;                  ///< null if the seed has none
-  std::unique_ptr<Relays> relays_;                    ///< null if the seed has none
+  std::unique_ptr<Relays> relays_;                  ///< null if the seed has none
   std::unique_ptr<Strangers> strangers_;
   std::vector<std::shared_ptr<ProxiedClient>> proxied_;  ///< empty if the seed has none
   std::vector<std::shared_ptr<Client>> clients_;

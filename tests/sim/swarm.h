@@ -83,11 +83,12 @@ struct Swarm {
   Duration lease = std::chrono::seconds(2);  ///< of the fleet
   bool rollback = false;                     ///< at the end the disk loses durable rows
   bool loses = false;                        ///< at the end the server of the fleet loses changes
-  std::size_t history = 0;               ///< how many changes are kept for watches; 0: the default
-  std::optional<RendezvousPolicy> group_policy;  ///< of the group that the clients of a job form, if any
-  bool spares = false;                   ///< some clients are spares
-  bool visits = false;                   ///< a run is retired and created again, many times
-  bool relaunch = false;                 ///< jobs start again as a whole, under the same names
+  std::size_t history = 0;  ///< how many changes are kept for watches; 0: the default
+  std::optional<RendezvousPolicy>
+      group_policy;         ///< of the group that the clients of a job form, if any
+  bool spares = false;      ///< some clients are spares
+  bool visits = false;      ///< a run is retired and created again, many times
+  bool relaunch = false;    ///< jobs start again as a whole, under the same names
   bool strangers = false;   ///< strangers change the directory of the fleet all the time
   bool untroubled = false;  ///< nothing happens by which the lease of a daemon may end
 

@@ -43,8 +43,8 @@ const Figures& Conductor::run(const std::atomic<bool>& interrupted) {
     options.timeout = kPatience;
     client_ = Client::connect(url, options);
     fill();
-    client_processes_ = std::make_unique<ClientProcesses>(ClientProcessOptions{settings_.program, url, settings_.daemon.directory,
-                                               settings_.seed, settings_.workers});
+    client_processes_ = std::make_unique<ClientProcesses>(ClientProcessOptions{
+        settings_.program, url, settings_.daemon.directory, settings_.seed, settings_.workers});
     rounds(interrupted);
     if (figures_.good()) last_restart(last_);
   } catch (const Hopeless&) {

@@ -45,7 +45,8 @@ void Fleet::start() {
 
 std::string Fleet::addresses() const {
   std::string list;
-  for (const Instance& instance : instances_) list += (list.empty() ? "" : ",") + instance.daemon->address();
+  for (const Instance& instance : instances_)
+    list += (list.empty() ? "" : ",") + instance.daemon->address();
   return list;
 }
 
@@ -90,7 +91,8 @@ void Fleet::trouble(Client& client) {
 void Fleet::forget() {
   auto [former, loyal] = server_of(kQuietJob);
   if (!loyal->set(kProbe, "old", kLoyalPatience)) return;  // it has just lost the job
-  Instance& next = instances_[(static_cast<std::size_t>(former - instances_.data()) + 1) % instances_.size()];
+  Instance& next =
+      instances_[(static_cast<std::size_t>(former - instances_.data()) + 1) % instances_.size()];
   const std::string newest = std::to_string(++probe_);
   for (unsigned attempt = 0; attempt < kAttempts; ++attempt) {  // the daemons make their rows again
     redis_.command({"DEL", "c10dd:fleet"});
@@ -144,7 +146,8 @@ void Fleet::begin(Trouble trouble, Instance& instance) {
       break;
     case Trouble::cut:
     case Trouble::lose_replies:
-      instance.link->set(trouble == Trouble::cut ? FaultyLink::Mode::cut : FaultyLink::Mode::lose_replies);
+      instance.link->set(trouble == Trouble::cut ? FaultyLink::Mode::cut
+                                                 : FaultyLink::Mode::lose_replies);
       ++figures_.links_cut;
       break;
     case Trouble::terminate:
@@ -244,7 +247,8 @@ bool Fleet::serves(const Instance& instance) const {
 }
 
 void Fleet::broken(const Instance& instance, const std::string& text, history::Fault fault) {
-  throw Broken(instance.daemon->address() + ": " + text + "\n" + instance.daemon->last_words(), fault);
+  throw Broken(instance.daemon->address() + ": " + text + "\n" + instance.daemon->last_words(),
+               fault);
 }
 
 }  // namespace c10dd::torture

@@ -232,7 +232,7 @@ class EtcdServer final : public StoreServer {
 
   /// Reads all ranges at one revision, which it returns in `revision`.
   Result<std::vector<Entries>> ask(const std::vector<Missing>& names, Content content, Limit limit,
-                                    std::int64_t& revision) {
+                                   std::int64_t& revision) {
     std::vector<Range> ranges;
     for (const Missing& name : names) {
       ranges.insert(ranges.end(), name.ranges.begin(), name.ranges.end());

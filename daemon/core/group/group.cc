@@ -166,7 +166,8 @@ Result<void> Group::progress(const SessionId& id, const Progress& report, Change
 
 // ---- ends of members ---------------------------------------------------------------------------
 
-void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& detail, ChangeContext& at) {
+void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& detail,
+                  ChangeContext& at) {
   const GroupMember* member = state_.find(id);
   if (member == nullptr || !member->is_here()) return;
   const std::string why = detail.empty() ? std::string() : ": " + bounded(detail);

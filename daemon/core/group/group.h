@@ -40,7 +40,8 @@ class Group {
   /// Makes the session a member that asks for a place in a round newer than request.round. Fails
   /// with invalid_argument, size_mismatch, rank_taken or quota_exceeded; a failed join changes
   /// nothing.
-  Result<void> join(const SessionId& id, const Session& session, const Join& request, ChangeContext& at);
+  Result<void> join(const SessionId& id, const Session& session, const Join& request,
+                    ChangeContext& at);
   void set_present(const SessionId& id, bool present);
 
   // ---- ends of members; no effect if the session is not a member, or its membership has ended
@@ -93,7 +94,8 @@ class Group {
   };
 
   void break_up(const std::string& reason, bool failed, ChangeContext& at);
-  void end(const SessionId& id, GroupMember::State how, const std::string& detail, ChangeContext& at);
+  void end(const SessionId& id, GroupMember::State how, const std::string& detail,
+           ChangeContext& at);
   void finish_if_done(ChangeContext& at);
 
   GroupState state_;

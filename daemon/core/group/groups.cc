@@ -64,7 +64,8 @@ Result<std::uint64_t> Groups::notify(const Notify& request, ChangeContext& at) {
   return open(request.group)->notify(request, at);
 }
 
-Result<void> Groups::acknowledge(const SessionId& id, const Acknowledge& request, ChangeContext& at) {
+Result<void> Groups::acknowledge(const SessionId& id, const Acknowledge& request,
+                                 ChangeContext& at) {
   if (Result<const Group*> good = known(request.group); !good) return good.error();
   return open(request.group)->acknowledge(id, request.notice, at);
 }

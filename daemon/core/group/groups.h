@@ -22,9 +22,11 @@ class Groups {
   explicit Groups(Duration takeover_grace = {}) : liveness_(takeover_grace) {}
 
   // ---- requests of members
-  Result<void> join(const SessionId& id, const Session& session, const Join& request, ChangeContext& at);
+  Result<void> join(const SessionId& id, const Session& session, const Join& request,
+                    ChangeContext& at);
   void leave(const SessionId& id, const Leave& request, ChangeContext& at);
-  void withdraw(const SessionId& id, const std::string& group, const std::string& why, ChangeContext& at);
+  void withdraw(const SessionId& id, const std::string& group, const std::string& why,
+                ChangeContext& at);
   Result<std::uint64_t> notify(const Notify& request, ChangeContext& at);
   Result<void> acknowledge(const SessionId& id, const Acknowledge& request, ChangeContext& at);
   Result<void> progress(const SessionId& id, const Progress& report, ChangeContext& at);

@@ -137,9 +137,10 @@ class DirectoryHost {
   void heard(const store::FleetReading& reading);
   const std::optional<FleetView>& fleet() const { return fleet_; }
 
-  /// Decides what this daemon does about the owner that has refused its claim. Calls `then` on the loop `back`.
-  /// Thread-safe.
-  void decide_claim(const store::Holder& holder, HostLoop& back, std::function<void(ClaimDecision)> then);
+  /// Decides what this daemon does about the owner that has refused its claim. Calls `then` on the
+  /// loop `back`. Thread-safe.
+  void decide_claim(const store::Holder& holder, HostLoop& back,
+                    std::function<void(ClaimDecision)> then);
   /// Notes that a host serves a job no longer. Another daemon may own it, or nobody.
   /// Thread-safe.
   void note_dropped(JobNumber job);

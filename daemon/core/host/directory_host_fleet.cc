@@ -52,7 +52,7 @@ void DirectoryHost::heard(const store::FleetReading& reading) {
 }
 
 void DirectoryHost::decide_claim(const store::Holder& holder, HostLoop& back,
-                          std::function<void(ClaimDecision)> then) {
+                                 std::function<void(ClaimDecision)> then) {
   loop_.dispatch([this, holder, &back, then = std::move(then)] {
     const ClaimDecision decision = fleet_ ? fleet_->decide_claim(holder) : ClaimDecision{};
     back.dispatch([then, decision] { then(decision); });

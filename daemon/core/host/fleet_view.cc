@@ -59,7 +59,8 @@ ClaimDecision FleetView::decide_claim(const store::Holder& holder) const {
             .again = std::clamp(left, interval() / 2, kTellInterval),
             .owner = name};
   }
-  return {.kind = ClaimDecision::Kind::redirect, .addresses = owner.row.facts.addresses, .owner = name};
+  return {
+      .kind = ClaimDecision::Kind::redirect, .addresses = owner.row.facts.addresses, .owner = name};
 }
 
 std::vector<std::string> FleetView::addresses() const {

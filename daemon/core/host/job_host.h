@@ -54,7 +54,7 @@ struct EngineState {
   std::uint64_t incarnation = 0;  ///< of the state
   bool shared = false;            ///< several daemons use the engine, so reads wait for ownership
   bool is_volatile = false;       ///< the engine is in memory only, so it gets no rows
-  store::Precondition precondition = {};    ///< for claims: see core::Directory::precondition()
+  store::Precondition precondition = {};  ///< for claims: see core::Directory::precondition()
   /// The daemon has joined a fleet: it serves jobs only while its lease holds, and other daemons
   /// may own jobs.
   bool in_fleet = false;
@@ -83,9 +83,9 @@ struct HelloRequest {
 struct JobLocation {
   JobHost* host = nullptr;
   JobNumber number = 0;
-  std::uint64_t generation = 0;  ///< of the engine
-  std::uint64_t lookup = 0;      ///< lookup number of the job; see directory_host.h
-  store::Precondition entry = {};     ///< in a fleet: ClaimTerms::entry
+  std::uint64_t generation = 0;    ///< of the engine
+  std::uint64_t lookup = 0;        ///< lookup number of the job; see directory_host.h
+  store::Precondition entry = {};  ///< in a fleet: ClaimTerms::entry
 };
 
 // ---- events of a host, for metrics and the log -------------------------------------------------
@@ -328,7 +328,8 @@ class JobHost {
   // job_host_load.cc
   void load(const JobRef& slot, std::optional<store::Holder> over = {});
   void refused_claim(const JobRef& slot, const store::ClaimReply& reply);
-  void claim_decided(const JobRef& slot, const store::Holder& holder, const ClaimDecision& decision);
+  void claim_decided(const JobRef& slot, const store::Holder& holder,
+                     const ClaimDecision& decision);
   void give_up_load(const JobRef& slot, Failure refusal);
   Failure cannot_serve(std::string why) const;
   void check_lease();

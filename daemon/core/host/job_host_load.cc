@@ -34,15 +34,16 @@ void JobHost::refused_claim(const JobRef& slot, const store::ClaimReply& reply) 
                                                  "daemon",
                                                  slot->run, slot->name)));
   }
-  directory_.decide_claim(
-      *holder, loop_,
-      [this, slot, holder = *holder, generation = engine_->generation](const ClaimDecision& decision) {
-        const bool same = engine_ && engine_->generation == generation;
-        if (same && !slot->dropped) claim_decided(slot, holder, decision);
-      });
+  directory_.decide_claim(*holder, loop_,
+                          [this, slot, holder = *holder,
+                           generation = engine_->generation](const ClaimDecision& decision) {
+                            const bool same = engine_ && engine_->generation == generation;
+                            if (same && !slot->dropped) claim_decided(slot, holder, decision);
+                          });
 }
 
-void JobHost::claim_decided(const JobRef& slot, const store::Holder& holder, const ClaimDecision& decision) {
+void JobHost::claim_decided(const JobRef& slot, const store::Holder& holder,
+                            const ClaimDecision& decision) {
   if (decision.kind == ClaimDecision::Kind::take_over) {
     shell_.report(slot.get(),
                   JobTakenOver{decision.owner, holder.owner.epoch, holder.owner.process});

@@ -109,7 +109,7 @@ struct JobSlot {
   Result<void> restored;               ///< whether all pieces so far could be restored
   std::string load_failure;            ///< why the job is not served
   std::optional<Failure> refusal;      ///< the reply to hellos, instead of load_failure
-  store::Precondition entry;                ///< JobLocation::entry
+  store::Precondition entry;           ///< JobLocation::entry
   std::optional<JobMove> moving;       ///< nothing can change the job any more
   /// Set if rows are damaged: before this time, hellos are refused and the job is not loaded again.
   std::optional<SteadyTime> damaged_until;

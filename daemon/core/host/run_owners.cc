@@ -42,8 +42,8 @@ RunOwner owner_of(const Directory::NamedRun& run, const std::optional<store::Own
 }
 
 RunOwners run_owners(const std::vector<Directory::NamedRun>& runs,
-                        const std::vector<std::optional<store::Owner>>& owners,
-                        const FleetView& fleet) {
+                     const std::vector<std::optional<store::Owner>>& owners,
+                     const FleetView& fleet) {
   RunOwners out;
   std::map<std::uint64_t, std::vector<Directory::NamedRun>> elsewhere;
   for (std::size_t n = 0; n < runs.size(); ++n) {

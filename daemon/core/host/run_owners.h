@@ -37,8 +37,8 @@ struct RunOwners {
 };
 /// `owners` has the owner of each run, as read after `fleet`, or with it.
 RunOwners run_owners(const std::vector<Directory::NamedRun>& runs,
-                        const std::vector<std::optional<store::Owner>>& owners,
-                        const FleetView& fleet);
+                     const std::vector<std::optional<store::Owner>>& owners,
+                     const FleetView& fleet);
 
 /// Returns the daemon of the fleet with this address, to which runs are to be moved. Fails with
 /// invalid_argument if there is none, and with unavailable if it is silent or hands its own runs

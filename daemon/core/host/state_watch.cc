@@ -64,9 +64,11 @@ std::string StateWatch::find_loss(const store::FleetReading& reading) const {
         "the state has the incarnation {}, but {} was known: it was erased, or replaced by another",
         name_of(reading.incarnation), name_of(mark_.incarnation));
   }
-  if (reading.heartbeat_count < mark_.heartbeat_count && !planted(Planted::heartbeat_count_ignored)) {
+  if (reading.heartbeat_count < mark_.heartbeat_count &&
+      !planted(Planted::heartbeat_count_ignored)) {
     return format(
-        "the state has a heartbeat count of {}, but {} was known: it is an older copy of itself, without its "
+        "the state has a heartbeat count of {}, but {} was known: it is an older copy of itself, "
+        "without its "
         "newest changes",
         reading.heartbeat_count, mark_.heartbeat_count);
   }

@@ -18,9 +18,9 @@ namespace c10dd::core {
 
 /// The newest that is known of a shared state. The numbers never fall within an incarnation.
 struct StateMark {
-  Bytes incarnation;            ///< empty: not known yet
-  std::uint64_t heartbeat_count = 0;      ///< see store::FleetReading
-  std::uint64_t directory = 0;  ///< revision of job 0
+  Bytes incarnation;                  ///< empty: not known yet
+  std::uint64_t heartbeat_count = 0;  ///< see store::FleetReading
+  std::uint64_t directory = 0;        ///< revision of job 0
 
   bool operator==(const StateMark&) const = default;
 };

@@ -10,8 +10,8 @@
 #include "client/stores/remote_store.h"
 #include "tests/bench/servers.h"
 #include "tests/integration/daemon_process.h"
-#include "tests/integration/installed_program.h"
 #include "tests/integration/faulty_link.h"
+#include "tests/integration/installed_program.h"
 #include "tests/unit/client/thrown_error.h"
 
 namespace c10dd {

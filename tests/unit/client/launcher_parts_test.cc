@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests the parts of c10drun that touch processes, threads and addresses: the orphan_killer, calls in the
-// background, the address that a node names.
+// Tests the parts of c10drun that touch processes, threads and addresses: the orphan_killer, calls
+// in the background, the address that a node names.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -29,7 +29,7 @@ namespace {
 
 using test::comes_true;
 
-// ---- warden ------------------------------------------------------------------------------------
+// ---- orphan killer ---------------------------------------------------------------------------
 
 /// Starts a process in a group of its own, which lives until it is killed.
 pid_t start_group() {
@@ -49,8 +49,8 @@ int signal_of(pid_t child) {
   return ended && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/// A launcher with an orphan killer that watches two groups and forgets one of them. `ends` is called in
-/// the launcher's process.
+/// A launcher with an orphan killer that watches two groups and forgets one of them. `ends` is
+/// called in the launcher's process.
 void expect_orphan_killer_cleans_up(void (*ends)()) {
   const TemporaryDirectory home;
   const std::string folder = home.path() + "/scratch";

@@ -50,7 +50,8 @@ TEST(RankClaim, AJoinClaimsTheLaunchersRankOnlyInAGroupOfItsWholeWorld) {
 }
 
 TEST(RankClaim, RanksGoFromZeroToTheWorldSize) {
-  for (const RankClaim& good : {RankClaim{}, RankClaim{0, -1}, RankClaim{-1, 1}, RankClaim{0, 1}, RankClaim{7, 8}}) {
+  for (const RankClaim& good :
+       {RankClaim{}, RankClaim{0, -1}, RankClaim{-1, 1}, RankClaim{0, 1}, RankClaim{7, 8}}) {
     EXPECT_TRUE(check_rank_claim(good).has_value()) << good.rank << " of " << good.world_size;
   }
   const auto refusal = [](std::int64_t rank, std::int64_t size) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look-ups of names, and connections to names, over name servers that are silent, late, refuse, or
+// Lookups of names, and connections to names, over name servers that are silent, late, refuse, or
 // change their mind.
 #include "client/internal/resolver.h"
 

@@ -76,11 +76,11 @@ class WorkersTest : public testing::Test {
       loop_.get_executor()};
   Console console_{true, true};
   WorkersContext workers_context_{loop_,
-                      orphan_killer_,
-                      console_,
-                      "/bin/sh",
-                      {{"PATH", "/usr/bin:/bin"}, {"RANK", "99"}},
-                      home_.path() + "/scratch"};
+                                  orphan_killer_,
+                                  console_,
+                                  "/bin/sh",
+                                  {{"PATH", "/usr/bin:/bin"}, {"RANK", "99"}},
+                                  home_.path() + "/scratch"};
   Options options_;
   Plan plan_;
 };

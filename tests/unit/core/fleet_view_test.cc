@@ -25,7 +25,9 @@ class FleetViewTest : public testing::Test {
     now_ += passed;
     view_.read({row(kSelf, 1), row(kOther, beats)}, now_);
   }
-  ClaimDecision decide_claim(std::uint64_t beats) { return view_.decide_claim({{1, kOther}, beats}); }
+  ClaimDecision decide_claim(std::uint64_t beats) {
+    return view_.decide_claim({{1, kOther}, beats});
+  }
   Duration silent() { return view_.daemons().at(kOther).silent; }
 
   FleetView view_{kSelf, seconds(2)};

@@ -158,8 +158,8 @@ class HostWorld : private DirectoryHost::Shell {
     auto read = read_directory(*engine, limits, 7, directory->job_time());
     ASSERT_TRUE(read);
     const Row precondition = read->directory->precondition();
-    const EngineState state{++generation, read->directory->incarnation(), shared_,
-                            is_volatile_, {precondition.key, precondition.value},   fleet != nullptr};
+    const EngineState state{++generation, read->directory->incarnation(),         shared_,
+                            is_volatile_, {precondition.key, precondition.value}, fleet != nullptr};
     directory->opened(std::move(read->directory), generation);
     for (const auto& loop : loops) loop->host.engine_opened(state);
   }

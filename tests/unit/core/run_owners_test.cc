@@ -47,7 +47,7 @@ class RunOwnersTest : public testing::Test {
 
 TEST_F(RunOwnersTest, SortsRunsByWhoMayServeThem) {
   const RunOwners found = of({std::nullopt, store::Owner{1, 1}, store::Owner{1, 2},
-                                store::Owner{5, 77}, store::Owner{2, 2}});
+                              store::Owner{5, 77}, store::Owner{2, 2}});
   ASSERT_EQ(found.claimable.size(), 3U);
   EXPECT_EQ(found.claimable[0].number, 1U) << "nobody owns it";
   EXPECT_EQ(found.claimable[1].number, 2U) << "this daemon owns it";

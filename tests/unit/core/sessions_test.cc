@@ -41,7 +41,7 @@ class World {
   void close(const SessionId& id, bool remembered) {
     sessions.close(id, Ending::expired, remembered, 9, TimePoint{}, rows);
   }
-  /// Keeps a reply, and seals the rows as a batch of their own.
+  /// Keeps a reply, and appends the rows as a batch of their own.
   void keep(const SessionId& id, std::uint64_t sequence, auto what) {
     sessions.keep(id, *sessions.find(id), sequence, std::move(what), rows);
     sessions.append_reply_rows(rows);

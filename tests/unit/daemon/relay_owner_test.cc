@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The owner's side of a relay: whom it takes, over relays that lie, and over a directory that replies
-// late, in another order, or when the client has gone.
+// The owner's side of a relay: whom it takes, over relays that lie, and over a directory that
+// replies late, in another order, or when the client has gone.
 #include <deque>
 #include <memory>
 #include <string>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "protocol/native_wire.h"
-#include "tests/unit/daemon/relay_world.h"
 #include "tests/unit/daemon/memory_stream.h"
+#include "tests/unit/daemon/relay_world.h"
 #include "tests/unit/protocol/tcpstore_traces.h"
 
 namespace c10dd::daemon {

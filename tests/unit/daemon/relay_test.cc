@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The relay: it finds the owner that takes a client, over owners that refuse, lie, are silent, close
-// in the middle of a reply, or reply when the client has gone.
+// The relay: it finds the owner that takes a client, over owners that refuse, lie, are silent,
+// close in the middle of a reply, or reply when the client has gone.
 #include "daemon/net/relay.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
-#include "tests/unit/daemon/relay_world.h"
 #include "tests/unit/daemon/listener_ports.h"
+#include "tests/unit/daemon/relay_world.h"
 #include "tests/unit/fake_server.h"
 
 namespace c10dd::daemon {
@@ -101,10 +101,10 @@ class RelayTest : public RelayWorld {
                             const ListenerSettings& settings, Relay& relay) {
     auto link = std::make_shared<Link>();
     relay.connect("10.0.0.7:40112", settings, addresses,
-                 [link](Result<std::shared_ptr<Stream>> result) {
-                   EXPECT_FALSE(link->has_value()) << "told twice";
-                   *link = std::move(result);
-                 });
+                  [link](Result<std::shared_ptr<Stream>> result) {
+                    EXPECT_FALSE(link->has_value()) << "told twice";
+                    *link = std::move(result);
+                  });
     return link;
   }
   std::shared_ptr<Link> ask(const std::vector<std::string>& addresses,

@@ -73,8 +73,8 @@ class RelayWorld : public testing::Test {
 
   Relay make_relay(std::chrono::milliseconds patience) {
     return Relay({daemon_.loop, daemon_.context, admission_, daemon_.host.directory(),
-                 [this](const ListenerSettings& settings) { return listener(settings); },
-                 patience});
+                  [this](const ListenerSettings& settings) { return listener(settings); },
+                  patience});
   }
   /// Makes the listener of connections that others pass on.
   virtual std::shared_ptr<TcpStoreListener> listener(const ListenerSettings&) { return nullptr; }

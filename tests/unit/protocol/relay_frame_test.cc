@@ -65,7 +65,8 @@ TEST(RelayFrame, CutShortOrFieldsThatNoDaemonSends) {
   EXPECT_EQ(decode_relay(wire::encode(frame)).error().detail, "frame of a relay: it names no job");
   frame = sample();
   frame.peer.clear();
-  EXPECT_EQ(decode_relay(wire::encode(frame)).error().detail, "frame of a relay: it names no client");
+  EXPECT_EQ(decode_relay(wire::encode(frame)).error().detail,
+            "frame of a relay: it names no client");
   frame = sample();
   frame.legacy = tcpstore::LegacyClients{3};
   EXPECT_EQ(decode_relay(wire::encode(frame)).error().detail,

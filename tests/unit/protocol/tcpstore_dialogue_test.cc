@@ -289,7 +289,8 @@ TEST(TcpStoreDialogue, EndsIfTooManyWaitsAreBlocked) {
   }
   connection.send(bytes);
   ASSERT_NE(connection.dialogue.over(), nullptr);
-  EXPECT_EQ(connection.dialogue.over()->detail, "too many waits on one connection: 1025, limit 1024");
+  EXPECT_EQ(connection.dialogue.over()->detail,
+            "too many waits on one connection: 1025, limit 1024");
 }
 
 TEST(TcpStoreDialogue, BoundsTheRepliesThatAreHeld) {
