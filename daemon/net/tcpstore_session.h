@@ -43,7 +43,7 @@ struct TcpStoreConnection {
   TcpStoreRuns::Client client;
   boost::asio::ip::address address;
   std::string run;
-  tcpstore::TcpStoreDialogue talk;
+  tcpstore::TcpStoreDialogue dialogue;
   Bytes in;  ///< received, not taken yet
 };
 

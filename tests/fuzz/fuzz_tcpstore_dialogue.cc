@@ -14,24 +14,24 @@ namespace tcpstore = c10dd::tcpstore;
 /// What the client gets, and the failure that ended the conversation.
 Bytes replies_to(std::string_view stream, tcpstore::LegacyClients legacy, std::size_t step) {
   tcpstore::Model model;
-  tcpstore::TcpStoreDialogue talk(legacy);
+  tcpstore::TcpStoreDialogue dialogue(legacy);
   Bytes out;
   std::size_t begin = 0;
   for (std::size_t end = std::min(step, stream.size());;) {
-    const auto head = talk.look(stream.substr(begin, end - begin));
-    const std::size_t used = talk.take(stream.substr(begin, end - begin), model, out);
+    const auto head = dialogue.look(stream.substr(begin, end - begin));
+    const std::size_t used = dialogue.take(stream.substr(begin, end - begin), model, out);
     C10DD_ASSERT(used == 0 || (head && *head));
     begin += used;
     const tcpstore::Model::Replies replies = std::exchange(model.replies, {});
-    for (const auto& [sequence, reply] : replies) talk.reply(sequence, reply, out);
-    talk.read_on(model);
+    for (const auto& [sequence, reply] : replies) dialogue.reply(sequence, reply, out);
+    dialogue.read_on(model);
     if (used > 0 || !replies.empty() || !model.replies.empty()) continue;
-    C10DD_ASSERT(!talk.is_paused());
+    C10DD_ASSERT(!dialogue.is_paused());
     if (end == stream.size()) break;
     end = std::min(end + step, stream.size());
   }
-  C10DD_ASSERT(talk.held_bytes() == 0 || talk.over());
-  return talk.over() ? out + "; " + talk.over()->detail : out;
+  C10DD_ASSERT(dialogue.held_bytes() == 0 || dialogue.over());
+  return dialogue.over() ? out + "; " + dialogue.over()->detail : out;
 }
 
 }  // namespace

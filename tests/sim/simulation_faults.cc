@@ -12,6 +12,13 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
+/// Cuts a connection in one direction, often only for a while.
+void cut_one_way(World& world, const LinkRef& link) {
+  link->cut(world.random.chance(50) ? Link::client : Link::daemon);
+  if (!world.random.chance(70)) return;
+  world.after(world.random.skewed(milliseconds(10), seconds(15)), [link] { link->heal(); });
+}
+
 }  // namespace
 
 void Simulation::start_daemon(unsigned place, bool accepts) {
@@ -103,10 +110,7 @@ void Simulation::inject(Fault fault) {
       if (link) link->reset();
       return;
     case Fault::cut:
-      if (!link) return;
-      link->cut(random.chance(50) ? Link::client : Link::daemon);
-      if (random.chance(70))
-        world_.after(random.skewed(milliseconds(10), seconds(15)), [link] { link->heal(); });
+      if (link) cut_one_way(world_, link);
       return;
     case Fault::partition:
       return client->partition(random.skewed(milliseconds(100), seconds(15)));

@@ -183,13 +183,13 @@ class RedisServer final : public StoreServer {
         limit.end, [&](Link& link) { return link.accept(link.call(command, limit.end), take); });
   }
 
-  /// Returns what `look` finds. If the limit allows, waits until it finds all.
+  /// Returns what `ask` finds. If the limit allows, waits until it finds all.
   template <class Ask>
   Result<Found> await(Limit limit, const Ask& ask) {
     Result<Found> found = ask();
     while (found && !found->missing.empty() && limit.waits && Clock::now() < limit.end) {
       found =
-          links_.read(limit.end, [&](Link& link) { return listen(link, *found, limit.end, look); });
+          links_.read(limit.end, [&](Link& link) { return listen(link, *found, limit.end, ask); });
     }
     return found;
   }

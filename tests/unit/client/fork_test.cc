@@ -67,7 +67,7 @@ TEST(ForkClosedTest, MovesWithItsOwner) {
   EXPECT_TRUE(holds_in_child([&] { return !is_open(first.in()) && !is_open(second.in()); }));
   moved = ForkClosed();
   EXPECT_TRUE(holds_in_child([&] { return !is_open(first.in()) && is_open(second.in()); }));
-  EXPECT_FALSE(one.closed());
+  EXPECT_FALSE(one.closed());  // NOLINT(bugprone-use-after-move)
 }
 
 TEST(ForkClosedTest, AGrandchildClosesNothingThatTheChildHasOpened) {
@@ -105,7 +105,7 @@ TEST(ForkClosedTest, DescriptorsMoveAndCloseOnce) {
   const int b = second.get();
   first.close_in_children();
   Descriptor moved(std::move(first));
-  EXPECT_FALSE(first);
+  EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move)
   EXPECT_EQ(moved.get(), a);
   moved = std::move(second);
   EXPECT_EQ(moved.get(), b);
@@ -138,11 +138,11 @@ TEST(HomeProcessTest, KnowsAChildAndAGrandchild) {
 
 /// Counts how many of it have been destroyed.
 struct Counted {
-  explicit Counted(int& destroyed) : destroyed_(destroyed) {}
-  ~Counted() { ++destroyed_; }
+  explicit Counted(int& destroyed) : count(destroyed) {}
+  ~Counted() { ++count; }
   Counted(const Counted&) = delete;
 
-  int& destroyed_;
+  int& count;
 };
 
 TEST(HomeProcessTest, AnObjectIsDestroyedOnlyInItsProcess) {

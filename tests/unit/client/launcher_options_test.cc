@@ -189,8 +189,7 @@ TEST(LauncherOptions, HelpNamesEveryOptionOnceWithItsDefault) {
   const std::string help = parse_options(2, arguments, [](const char*) { return nullptr; }).reply;
   for (const char* line :
        {"Usage: c10drun [OPTIONS] [--] PROGRAM [ARGUMENTS]\n",
-        "  --nproc, --nproc-per-node N workers on this node, 1 to 1024\n"
-        "                              default 1\n",
+        "  --nproc, --nproc-per-node N workers on this node, 1 to 1024\n", "default 1\n",
         "  -m, --module                PROGRAM is a module", "default 15s\n",
         "  --no-prefix                 print the lines of the workers without [RANK]\n"}) {
     EXPECT_NE(help.find(line), std::string::npos) << help;

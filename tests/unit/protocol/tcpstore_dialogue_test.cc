@@ -18,27 +18,27 @@ constexpr std::string_view kValidate = "00 CEF7853C";
 
 /// A connection to a Model.
 struct Connection {
-  explicit Connection(LegacyClients legacy = LegacyClients::detect) : talk(legacy) {}
+  explicit Connection(LegacyClients legacy = LegacyClients::detect) : dialogue(legacy) {}
 
   Model model;
-  TcpStoreDialogue talk;
+  TcpStoreDialogue dialogue;
   Bytes in;
   Bytes out;  ///< sent to the client, not taken yet
 
   /// Takes what the client sends, but delivers no reply.
   void send(const Bytes& bytes) {
     in += bytes;
-    while (const std::size_t used = talk.take(in, model, out)) in.erase(0, used);
+    while (const std::size_t used = dialogue.take(in, model, out)) in.erase(0, used);
   }
   void send(const char* text) { send(bytes_of(text)); }
 
   /// Delivers all replies, the newest first if `reversed`, until there are none.
   void deliver(bool reversed = false) {
-    while (!model.replies.empty() || talk.has_more()) {
+    while (!model.replies.empty() || dialogue.has_more()) {
       Model::Replies replies = std::exchange(model.replies, {});
       if (reversed) std::reverse(replies.begin(), replies.end());
-      for (const auto& [sequence, reply] : replies) talk.reply(sequence, reply, out);
-      talk.read_on(model);
+      for (const auto& [sequence, reply] : replies) dialogue.reply(sequence, reply, out);
+      dialogue.read_on(model);
       send(Bytes());
     }
   }
