@@ -132,9 +132,9 @@ class FakeBuffer final : public ::gloo::transport::UnboundBuffer {
     ++network_.waits;
     network_.changed.notify_all();
     const bool ended = network_.changed.wait_for(
-        lock, limit(timeout), [&] { return abort_receive || !received.empty() || broken; });
+        lock, limit(timeout), [&] { return abort_receive_ || !received_.empty() || broken_; });
     --network_.waits;
-    return result(ended, received, abort_receive, peer);
+    return result(ended, received_, abort_receive_, peer);
   }
   bool waitSend(int* peer, Milliseconds timeout) override {
     std::unique_lock lock(network_.mutex);
@@ -142,17 +142,17 @@ class FakeBuffer final : public ::gloo::transport::UnboundBuffer {
       one.buffer == this ? write(one) : network_.sending.push_back(one);
     }
     const bool ended = network_.changed.wait_for(
-        lock, limit(timeout), [&] { return abort_send || !written.empty() || broken; });
-    return result(ended, written, abort_send, peer);
+        lock, limit(timeout), [&] { return abort_send_ || !written_.empty() || broken_; });
+    return result(ended, written_, abort_send_, peer);
   }
   void abortWaitRecv() override {
     const std::lock_guard lock(network_.mutex);
-    abort_receive = true;
+    abort_receive_ = true;
     network_.changed.notify_all();
   }
   void abortWaitSend() override {
     const std::lock_guard lock(network_.mutex);
-    abort_send = true;
+    abort_send_ = true;
     network_.changed.notify_all();
   }
 
@@ -181,11 +181,11 @@ class FakeBuffer final : public ::gloo::transport::UnboundBuffer {
     if (!bytes.empty()) {
       std::memcpy(static_cast<std::byte*>(ptr) + one.offset, bytes.data(), bytes.size());
     }
-    received.push_back(one.peer);
+    received_.push_back(one.peer);
     network_.changed.notify_all();
   }
   void fail() {
-    broken = true;
+    broken_ = true;
     network_.changed.notify_all();
   }
 
@@ -196,7 +196,7 @@ class FakeBuffer final : public ::gloo::transport::UnboundBuffer {
   void write(const FakeNetwork::Pending& one) {
     const auto* const from = static_cast<const std::byte*>(ptr) + one.offset;
     network_.sent[one.peer].push_back({one.slot, FakeBytes(from, from + one.bytes)});
-    written.push_back(one.peer);
+    written_.push_back(one.peer);
     network_.changed.notify_all();
   }
   void require_open(int peer) const {
@@ -204,7 +204,7 @@ class FakeBuffer final : public ::gloo::transport::UnboundBuffer {
   }
   bool result(bool in_time, std::deque<int>& done, bool& aborted, int* peer) const {
     if (!in_time) throw ::gloo::IoException("timed out");
-    if (done.empty() && broken) throw ::gloo::IoException("connection closed by peer");
+    if (done.empty() && broken_) throw ::gloo::IoException("connection closed by peer");
     if (std::exchange(aborted, false)) return false;
     if (peer != nullptr) *peer = done.front();
     done.pop_front();
@@ -212,11 +212,11 @@ class FakeBuffer final : public ::gloo::transport::UnboundBuffer {
   }
 
   FakeNetwork& network_;
-  std::deque<int> received;
-  std::deque<int> written;
-  bool abort_receive = false;
-  bool abort_send = false;
-  bool broken = false;
+  std::deque<int> received_;
+  std::deque<int> written_;
+  bool abort_receive_ = false;
+  bool abort_send_ = false;
+  bool broken_ = false;
 };
 
 inline void FakeNetwork::deliver(int peer, std::uint64_t slot, FakeBytes bytes) {

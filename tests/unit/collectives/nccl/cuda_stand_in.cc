@@ -115,6 +115,7 @@ void put_on_default_stream(int device, std::function<void()> task) {
 
 int current_device() { return current.empty() ? -1 : current.back()->device; }
 
+// NOLINTBEGIN(readability-identifier-naming): the names of the CUDA driver
 extern "C" {
 
 int cuInit(unsigned) { return cuda_control().init_status; }
@@ -245,5 +246,6 @@ int cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t
   return kSuccess;
 }
 }
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace c10dd::stand_in
