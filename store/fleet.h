@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemons that share an engine, and their heartbeats. A daemon beats at intervals; all daemons
 // read each other's rows, and count for themselves how long another one has been silent
-// (daemon/core/host/fleet_view.h). No clock of the server takes part.
+// (daemon/core/directory/fleet_view.h). No clock of the server takes part.
 #pragma once
 
 #include <boost/describe/class.hpp>

@@ -22,9 +22,9 @@ PROGRAMS = {
 # Where the daemon's log gets the names of its events: files, what goes before the name, a pattern.
 EVENTS = [
     ("daemon/*.cc", "", r"event=([a-z_]*[a-z])\b"),
-    ("daemon/core/plain_runs.cc", "", r'^\s*(?:out\.notes\.push_back\()?\{"(\w+)", '),
-    ("daemon/core/relaunch.cc", "", r'RankContested\{\s*"(\w+)"'),
-    ("daemon/core/host/directory_host*.cc", "endpoint_", r'ports_->close\(\*?endpoint, "(\w+)"'),
+    ("daemon/core/torch/plain_runs.cc", "", r'^\s*(?:out\.notes\.push_back\()?\{"(\w+)", '),
+    ("daemon/core/job/relaunch.cc", "", r'RankContested\{\s*"(\w+)"'),
+    ("daemon/core/directory/directory_host*.cc", "endpoint_", r'ports_->close\(\*?endpoint, "(\w+)"'),
     ("daemon/net/endpoint_listeners.cc", "endpoint_", r'\blog\("(\w+)"'),
     ("daemon/shard/fleet_host.cc", "", r'"(daemon_\w+)"'),
     ("daemon/shard/event_log.cc", "", r'"(rank_taken|join_refused)"'),

@@ -45,14 +45,14 @@ class Tidy(unittest.TestCase):
     # ---- arrows ----
 
     def test_arrows_point_down(self):
-        self.assert_clean("daemon/shard/shard.cc", '#include "daemon/core/job.h"\n')
+        self.assert_clean("daemon/shard/shard.cc", '#include "daemon/core/job/job.h"\n')
         self.assert_clean("daemon/forwarder_link.cc", '#include "client/client.h"\n')
         self.assert_clean("daemon/server.cc", '#include "daemon/http/http_session.h"\n')
         self.assert_clean("daemon/http/x.cc", '#include "daemon/net/protocols.h"\n')
         self.assert_clean("daemon/net/x.cc", '#include "daemon/shard/shard.h"\n')
         self.assert_clean("daemon/shard/x.cc", '#include "daemon/metrics/metrics.h"\n')
         self.assert_clean("daemon/metrics/x.cc", '#include "daemon/config/options.h"\n')
-        self.assert_clean("tests/unit/x_test.cc", '#include "daemon/core/job.h"\n')
+        self.assert_clean("tests/unit/x_test.cc", '#include "daemon/core/job/job.h"\n')
         self.assert_clean("tests/history/x_test.cc", '#include "tests/sim/random.h"\n')
 
     def test_an_arrow_that_points_up_is_found(self):
@@ -71,7 +71,7 @@ class Tidy(unittest.TestCase):
             ("daemon/net/x.cc", "daemon/server.h"),
             ("daemon/net/x.cc", "store/engine.h"),
             ("daemon/http/x.cc", "daemon/server.h"),
-            ("daemon/http/x.cc", "daemon/core/job.h"),
+            ("daemon/http/x.cc", "daemon/core/job/job.h"),
             ("client/core/x.cc", "client/client.h"),
             ("client/x.cc", "collectives/work.h"),
             ("collectives/x.cc", "ddp/buckets.h"),
@@ -144,7 +144,7 @@ class Tidy(unittest.TestCase):
             ("daemon/x.cc", 'auto n = "c10dd_requests_total";\n', "metric_catalog.h"),
             ("daemon/x.cc", "// FIXME: later\n", "left for later"),
             ("tests/sim/x.cc", '#include "daemon/shard/shard.h"\n', "a copy of the shell"),
-            ("tests/sim/x.cc", '#include "daemon/core/job.h"\n', "a copy of the shell"),
+            ("tests/sim/x.cc", '#include "daemon/core/job/job.h"\n', "a copy of the shell"),
             ("docs/x.md", "see /work/notes\n", "somebody's machine"),
             ("daemon/x.cc", "struct MeetingKey;\n", "retired word"),
             ("daemon/x.cc", "// the meeting is over\n", "retired word"),

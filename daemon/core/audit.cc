@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "protocol/format.h"
 
 namespace c10dd::core {

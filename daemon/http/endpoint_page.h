@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/host/directory_host.h"
+#include "daemon/core/directory/directory_host.h"
 #include "daemon/http/http_wire.h"
 #include "protocol/ops.h"
 

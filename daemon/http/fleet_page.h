@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/fleet/run_owners.h"
 #include "daemon/core/host/job_slot.h"
-#include "daemon/core/host/run_owners.h"
 #include "daemon/http/http_wire.h"
 
 namespace c10dd::daemon {

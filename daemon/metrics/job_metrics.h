@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "daemon/core/effects.h"
-#include "daemon/core/job_stats.h"
+#include "daemon/core/job/job_stats.h"
 #include "daemon/metrics/metric_family.h"
 
 namespace c10dd::daemon {

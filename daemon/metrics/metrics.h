@@ -11,7 +11,7 @@
 
 #include "daemon/config/protocol_names.h"
 #include "daemon/core/effects.h"
-#include "daemon/core/job_stats.h"
+#include "daemon/core/job/job_stats.h"
 #include "protocol/metric_catalog.h"
 #include "store/engine.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "daemon/config/options.h"
-#include "daemon/core/host/directory_host.h"
+#include "daemon/core/directory/directory_host.h"
 #include "daemon/net/admission.h"
 #include "daemon/net/listener.h"
 #include "daemon/net/session_context.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/host/job_launches.h"
+#include "daemon/core/fleet/job_launches.h"
 #include "daemon/net/ended_connections.h"
 #include "daemon/net/tcpstore_runs.h"
 

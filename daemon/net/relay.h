@@ -17,7 +17,7 @@
 #include <tuple>
 #include <vector>
 
-#include "daemon/core/host/directory_host.h"
+#include "daemon/core/directory/directory_host.h"
 #include "daemon/net/admission.h"
 #include "daemon/net/tcpstore_session.h"
 #include "protocol/relay_frame.h"

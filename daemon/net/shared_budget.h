@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "daemon/core/connection_budget.h"
+#include "daemon/core/host/connection_budget.h"
 #include "daemon/shard/loop.h"
 #include "protocol/limits.h"
 

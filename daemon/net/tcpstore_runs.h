@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "daemon/core/host/run_claim.h"
+#include "daemon/core/fleet/run_claim.h"
 #include "protocol/tcpstore_wire.h"
 
 namespace c10dd::daemon {

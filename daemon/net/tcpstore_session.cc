@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "daemon/core/host/job_host.h"
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/framed_session.h"
 #include "daemon/shard/shard.h"

@@ -8,7 +8,7 @@
 #include <boost/asio/post.hpp>
 #include <random>
 
-#include "daemon/core/host/directory_rows.h"
+#include "daemon/core/directory/directory_rows.h"
 #include "daemon/shard/event_log.h"
 #include "daemon/shard/log_line.h"
 #include "daemon/shard/shards.h"

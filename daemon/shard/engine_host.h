@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "daemon/config/options.h"
-#include "daemon/core/host/directory_host.h"
-#include "daemon/core/host/directory_rows.h"
+#include "daemon/core/directory/directory_host.h"
+#include "daemon/core/directory/directory_rows.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/shard/fleet_host.h"
 #include "daemon/shard/loop.h"

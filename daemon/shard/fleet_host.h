@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "daemon/config/options.h"
-#include "daemon/core/host/fleet_member.h"
+#include "daemon/core/fleet/fleet_member.h"
 #include "daemon/shard/loop.h"
 #include "daemon/shard/mark_file.h"
 #include "store/server_watch.h"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "daemon/core/host/state_watch.h"
+#include "daemon/core/fleet/state_watch.h"
 #include "store/slot_file.h"
 
 namespace c10dd::daemon {

@@ -4,7 +4,7 @@
 #include <boost/asio/post.hpp>
 
 #include "daemon/config/version.h"
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "daemon/shard/log_line.h"
 #include "protocol/wording.h"
 #include "store/job_load.h"
@@ -40,12 +40,12 @@ void Shard::engine_lost(const std::string& why) {
 }
 
 void Shard::commit(store::CommitBatch batch) {
-  engine_.commit->submit(
-      std::move(batch), [this, generation = engine_.state.generation](store::CommitResult result) {
-        asio::post(loop_, [this, generation, result = std::move(result)] {
-          host_.committed(generation, result);
-        });
-      });
+  engine_.commit->submit(std::move(batch),
+                         [this, generation = engine_.state.generation](store::CommitResult result) {
+                           asio::post(loop_, [this, generation, result = std::move(result)] {
+                             host_.committed(generation, result);
+                           });
+                         });
 }
 
 void Shard::load(const core::JobRef& slot, std::shared_ptr<store::JobLoad> load) {

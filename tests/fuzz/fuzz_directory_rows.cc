@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "daemon/core/directory.h"
+#include "daemon/core/directory/directory.h"
 #include "tests/fuzz/draw.h"
 #include "tests/fuzz/target.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "tests/fuzz/draw.h"
 
 namespace c10dd::fuzz {

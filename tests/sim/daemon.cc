@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "daemon/core/commit_gate.h"
-#include "daemon/core/host/directory_rows.h"
-#include "daemon/core/job.h"
+#include "daemon/core/directory/directory_rows.h"
+#include "daemon/core/host/commit_gate.h"
+#include "daemon/core/job/job.h"
 #include "tests/sim/plants.h"
 
 namespace c10dd::sim {

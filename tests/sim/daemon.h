@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/host/directory_host.h"
-#include "daemon/core/host/directory_rows.h"
+#include "daemon/core/directory/directory_host.h"
+#include "daemon/core/directory/directory_rows.h"
+#include "daemon/core/fleet/fleet_member.h"
 #include "daemon/core/host/drain.h"
-#include "daemon/core/host/fleet_member.h"
 #include "daemon/core/host/growth_gate.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/network.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "daemon/core/barriers.h"
+#include "daemon/core/barriers/barriers.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
 

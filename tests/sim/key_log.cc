@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "daemon/core/key_row.h"
+#include "daemon/core/keys/key_row.h"
 #include "protocol/fields.h"
 
 namespace c10dd::sim {

@@ -3,7 +3,7 @@
 // and has no more effect, and no launch fails with the broken outcome of an earlier launch.
 #include <algorithm>
 
-#include "daemon/core/barriers.h"
+#include "daemon/core/barriers/barriers.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
 #include "protocol/limits.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sessions, keys with a time to live and keys of sessions end when they may, not before.
-#include "daemon/core/key_row.h"
+#include "daemon/core/keys/key_row.h"
 #include "protocol/fields.h"
 #include "tests/sim/oracles.h"
 

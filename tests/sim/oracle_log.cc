@@ -2,7 +2,7 @@
 // Each acknowledged change is in the log of the disk once, in the order of revisions.
 #include <set>
 
-#include "daemon/core/key_row.h"
+#include "daemon/core/keys/key_row.h"
 #include "protocol/fields.h"
 #include "protocol/utf8.h"
 #include "tests/json/json_wire.h"

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <string>
 
-#include "daemon/core/barriers.h"
+#include "daemon/core/barriers/barriers.h"
 #include "daemon/core/row_key.h"
-#include "daemon/core/sessions.h"
+#include "daemon/core/sessions/sessions.h"
 #include "tests/sim/plants.h"
 #include "tests/sim/story.h"
 #include "tests/sim/workload.h"

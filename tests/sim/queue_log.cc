@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "daemon/core/row_key.h"
-#include "daemon/core/sessions.h"
+#include "daemon/core/sessions/sessions.h"
 #include "protocol/fields.h"
 
 namespace c10dd::sim {

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/core/host/job_launches.h"
+#include "daemon/core/fleet/job_launches.h"
 #include "tests/sim/daemon.h"
 
 namespace c10dd::sim {

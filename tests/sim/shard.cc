@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "daemon/core/commit_gate.h"
+#include "daemon/core/host/commit_gate.h"
 #include "protocol/fields.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/group_log.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checks of internal state at the end of a run: bounds, rows against the log, and a job rebuilt
 // from its rows against the live one.
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "tests/json/json_wire.h"
 #include "tests/sim/key_log.h"
 #include "tests/sim/simulation.h"

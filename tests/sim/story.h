@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "daemon/core/barriers.h"
-#include "daemon/core/key_row.h"
+#include "daemon/core/barriers/barriers.h"
+#include "daemon/core/keys/key_row.h"
 #include "protocol/fields.h"
 #include "tests/sim/oracles.h"
 

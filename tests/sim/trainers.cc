@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 
 namespace c10dd::sim {
 namespace {

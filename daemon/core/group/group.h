@@ -14,7 +14,7 @@
 #include "daemon/core/group/notices.h"
 #include "daemon/core/group/progress.h"
 #include "daemon/core/group/state.h"
-#include "daemon/core/sessions.h"
+#include "daemon/core/sessions/sessions.h"
 #include "protocol/ops.h"
 
 namespace c10dd::core {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "daemon/core/deadlines.h"
-#include "daemon/core/sessions.h"
+#include "daemon/core/sessions/sessions.h"
 #include "protocol/ops.h"
 
 namespace c10dd::core {

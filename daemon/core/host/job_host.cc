@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "daemon/core/commit_gate.h"
-#include "daemon/core/host/volatile_runs.h"
-#include "daemon/core/job.h"
+#include "daemon/core/directory/volatile_runs.h"
+#include "daemon/core/host/commit_gate.h"
+#include "daemon/core/job/job.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"

@@ -3,10 +3,10 @@
 // during a load.
 #include <algorithm>
 
-#include "daemon/core/commit_gate.h"
-#include "daemon/core/host/directory_host.h"
+#include "daemon/core/directory/directory_host.h"
+#include "daemon/core/host/commit_gate.h"
 #include "daemon/core/host/job_host.h"
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
 

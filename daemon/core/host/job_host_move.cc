@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves jobs to other daemons of the fleet.
-#include "daemon/core/commit_gate.h"
-#include "daemon/core/host/directory_host.h"
+#include "daemon/core/directory/directory_host.h"
+#include "daemon/core/host/commit_gate.h"
 #include "daemon/core/host/job_host.h"
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "protocol/format.h"
 
 namespace c10dd::core {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attaches sessions to their jobs, detaches them, and drops jobs.
-#include "daemon/core/commit_gate.h"
-#include "daemon/core/host/directory_host.h"
+#include "daemon/core/directory/directory_host.h"
+#include "daemon/core/host/commit_gate.h"
 #include "daemon/core/host/job_host.h"
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
 

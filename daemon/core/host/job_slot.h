@@ -15,9 +15,9 @@
 
 #include "daemon/core/host/host_loop.h"
 #include "daemon/core/host/reply_sink.h"
-#include "daemon/core/job_details.h"
-#include "daemon/core/job_stats.h"
-#include "daemon/core/plain_runs.h"
+#include "daemon/core/job/job_stats.h"
+#include "daemon/core/reports/job_details.h"
+#include "daemon/core/torch/plain_runs.h"
 #include "store/job_load.h"
 
 namespace c10dd::core {

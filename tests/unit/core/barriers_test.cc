@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barriers over a restart, their bounds, and the texts about who is missing.
-#include "daemon/core/barriers.h"
+#include "daemon/core/barriers/barriers.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "daemon/core/missing.h"
+#include "daemon/core/waiting/missing.h"
 #include "protocol/limits.h"
 #include "protocol/wording.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Published calls of very many ranks: bounds, and answers that stay small.
-#include "daemon/core/call_board.h"
+#include "daemon/core/reports/call_board.h"
 
 #include <gtest/gtest.h>
 

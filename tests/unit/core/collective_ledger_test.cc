@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Totals in, differences out: nothing lost with a report, nothing counted twice.
-#include "daemon/core/collective_ledger.h"
+#include "daemon/core/reports/collective_ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which replies may leave, and when: after their revision is durable. On a shared engine also after
 // a confirmation of ownership that began when the reply already waited.
-#include "daemon/core/commit_gate.h"
+#include "daemon/core/host/commit_gate.h"
 
 #include <gtest/gtest.h>
 

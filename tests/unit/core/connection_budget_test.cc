@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which connections continue reading, which wait and which are closed, at each check.
-#include "daemon/core/connection_budget.h"
+#include "daemon/core/host/connection_budget.h"
 
 #include <gtest/gtest.h>
 

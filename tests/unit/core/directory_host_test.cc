@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When runs are retired and jobs removed, and what a hello on its way changes about that.
-#include "daemon/core/host/directory_host.h"
+#include "daemon/core/directory/directory_host.h"
 
 #include "tests/unit/core/host_world.h"
 

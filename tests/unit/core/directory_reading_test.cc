@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading the directory in steps gives the directory of one moment, whatever other daemons change
 // meanwhile. The rows that lead from one directory to another are those that differ.
-#include "daemon/core/host/directory_reading.h"
+#include "daemon/core/directory/directory_reading.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <iterator>
 
-#include "daemon/core/host/directory_mirror.h"
+#include "daemon/core/directory/directory_mirror.h"
 #include "store/memory_engine.h"
 #include "tests/unit/core/two_sessions.h"
 

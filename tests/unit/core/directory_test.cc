@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The directory maps names of jobs to numbers, for ever, and has the incarnation of the state.
-#include "daemon/core/directory.h"
+#include "daemon/core/directory/directory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of leased endpoints: what a request may ask for, when an endpoint expires, and that its
 // rows bring it back.
-#include "daemon/core/endpoints.h"
+#include "daemon/core/directory/endpoints.h"
 
 #include <gtest/gtest.h>
 
-#include "daemon/core/directory.h"
+#include "daemon/core/directory/directory.h"
 #include "tests/unit/core/two_sessions.h"
 
 namespace c10dd::core {

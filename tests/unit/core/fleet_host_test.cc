@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two daemons on one state, each turned by hand: who serves a job, and who may not any more.
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "tests/unit/core/host_world.h"
 
 namespace c10dd::core {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // To which server a heartbeat goes, and when the link is opened anew.
-#include "daemon/core/host/fleet_link.h"
+#include "daemon/core/fleet/fleet_link.h"
 
 #include <gtest/gtest.h>
 

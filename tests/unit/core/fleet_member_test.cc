@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a daemon sends heartbeats, and what each of them is worth.
-#include "daemon/core/host/fleet_member.h"
+#include "daemon/core/fleet/fleet_member.h"
 
 #include "tests/unit/core/host_world.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job that is moved to another daemon, with both daemons turned by hand.
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "tests/unit/core/host_world.h"
 
 namespace c10dd::core {

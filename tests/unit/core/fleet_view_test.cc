@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How silence is counted, and what follows from it.
-#include "daemon/core/host/fleet_view.h"
+#include "daemon/core/directory/fleet_view.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which waits of clients of TCPStore are reported when they are given up, and what is told of them.
-#include "daemon/core/given_up_waits.h"
+#include "daemon/core/torch/given_up_waits.h"
 
 #include <gtest/gtest.h>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "protocol/format.h"
 
 namespace c10dd::core {

@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which changes watches can still get, and which of them are rows. The replies to watches are
 // tested in scripts/watch*.txt.
-#include "daemon/core/history.h"
+#include "daemon/core/keys/history.h"
 
 #include <gtest/gtest.h>
 

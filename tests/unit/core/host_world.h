@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/core/host/directory_host.h"
-#include "daemon/core/host/directory_rows.h"
+#include "daemon/core/directory/directory_host.h"
+#include "daemon/core/directory/directory_rows.h"
 #include "daemon/core/host/job_host.h"
 #include "store/job_load.h"
 #include "store/memory_engine.h"

@@ -2,7 +2,7 @@
 // Job::audit() finds each sum that is not kept. Built with the planted faults, one test for each.
 #include <gtest/gtest.h>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "protocol/metric_catalog.h"
 #include "tests/unit/core/active_plant.h"
 

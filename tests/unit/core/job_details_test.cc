@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a status page shows of the blocked requests of a job.
-#include "daemon/core/job_details.h"
+#include "daemon/core/reports/job_details.h"
 
 #include <gtest/gtest.h>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 
 namespace c10dd::core {
 namespace {

@@ -2,7 +2,7 @@
 // How a hello is judged: the state that the client has seen against the state of the job.
 #include <gtest/gtest.h>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 
 namespace c10dd::core {
 namespace {

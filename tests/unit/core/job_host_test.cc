@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a host does with sessions, batches, loads, the end of an engine, and jobs of other loops.
 #include "daemon/core/host/job_host.h"
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "tests/unit/core/host_world.h"
 
 namespace c10dd::core {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <ctime>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "tests/unit/slowdown.h"
 
 namespace c10dd::core {

@@ -23,7 +23,7 @@
 #include <map>
 #include <memory>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 #include "protocol/native_wire.h"
 #include "tests/paths.h"
 #include "tests/unit/core/script_group_words.h"

@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 
 namespace c10dd::core {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys' accounting, quotas, pages and deletion marks.
-#include "daemon/core/key_space.h"
+#include "daemon/core/keys/key_space.h"
 
 #include <gtest/gtest.h>
 

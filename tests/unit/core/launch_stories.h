@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/host/volatile_runs.h"
-#include "daemon/core/plain_runs.h"
+#include "daemon/core/directory/volatile_runs.h"
+#include "daemon/core/torch/plain_runs.h"
 #include "protocol/format.h"
 
 namespace c10dd::core {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which keys end when, and with which session. The effects are in scripts/ttl.txt and
 // ephemeral.txt.
-#include "daemon/core/lifetimes.h"
+#include "daemon/core/keys/lifetimes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which run a connection is bound to: a test for each row of the table, and for each edge of it.
-#include "daemon/core/rank_keys.h"
+#include "daemon/core/torch/rank_keys.h"
 #include "tests/unit/core/plain_runs_world.h"
 
 namespace c10dd::core {

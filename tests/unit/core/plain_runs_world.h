@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/core/plain_runs.h"
+#include "daemon/core/torch/plain_runs.h"
 
 namespace c10dd::core {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queues without a job: order, positions, accounting, rows. scripts/queue*.txt test who gets which
 // item.
-#include "daemon/core/queues.h"
+#include "daemon/core/keys/queues.h"
 
 #include <gtest/gtest.h>
 

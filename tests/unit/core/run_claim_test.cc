@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of two daemons has the connections of a listener, and what becomes of them in a takeover.
-#include "daemon/core/host/run_claim.h"
+#include "daemon/core/fleet/run_claim.h"
 
 #include "tests/unit/core/host_world.h"
 

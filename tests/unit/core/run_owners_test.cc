@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a daemon looks for the runs of a job, and to whom they may be moved.
-#include "daemon/core/host/run_owners.h"
+#include "daemon/core/fleet/run_owners.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sessions at_ms their bounds, and their rows, which scripts do not see.
-#include "daemon/core/sessions.h"
+#include "daemon/core/sessions/sessions.h"
 
 #include <gtest/gtest.h>
 

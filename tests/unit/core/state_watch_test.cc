@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a daemon takes for a loss of the shared state, and when it goes on.
-#include "daemon/core/host/state_watch.h"
+#include "daemon/core/fleet/state_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that live only in memory: who finds them, what they write (nothing), and what ends them.
-#include "daemon/core/host/volatile_runs.h"
+#include "daemon/core/directory/volatile_runs.h"
 
 #include "tests/unit/core/host_world.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many ranks a job has, as the values of Gloo and of torchrun's agents tell it.
-#include "daemon/core/world_size.h"
+#include "daemon/core/torch/world_size.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <boost/json/parse.hpp>
 #include <limits>
 
-#include "daemon/core/host/volatile_runs.h"
+#include "daemon/core/directory/volatile_runs.h"
 #include "daemon/http/http_wire.h"
 #include "daemon/http/routes.h"
 #include "protocol/limits.h"

@@ -3,7 +3,7 @@
 // the first store request, waits between connections, ends, long replies, bounds, silent
 // connections.
 #include "daemon/net/tcpstore_session.h"
-#include "daemon/core/job.h"
+#include "daemon/core/job/job.h"
 
 #include <gtest/gtest.h>
 

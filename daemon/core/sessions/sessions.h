@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sessions of one job. A session has a host, a process and a rank. A session keeps replies and
+// deliveries for retries, and lives on without a connection until it expires. Five kinds of rows
+// are stored: replies (r, see reply_rows.h), deliveries of queue items (c), sessions with kept
+// replies or deliveries (s), ended sessions that are remembered (x), and ranks that have left (d).
+// No other data is stored, because the client sends the other data again in its next hello.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/core/keys/queues.h"
+#include "daemon/core/quotas.h"
+#include "daemon/core/sequence_map.h"
+#include "daemon/core/sessions/reply_rows.h"
+#include "protocol/ops.h"
+#include "protocol/rows.h"
+#include "protocol/types.h"
+
+namespace c10dd::core {
+
+/// The value of a delivery row. Names the delivered item. Kept instead of the reply to a queue_pop.
+struct Delivery {
+  Bytes queue;
+  std::uint64_t item_revision = 0;
+  std::uint64_t item_index = 0;
+  std::uint64_t fingerprint = 0;
+  Revision revision = 0;     ///< revision of the delivery
+  std::uint64_t length = 0;  ///< Popped::length
+
+  ItemId item() const { return {item_revision, item_index}; }
+};
+BOOST_DESCRIBE_STRUCT(Delivery, (),
+                      (queue, item_revision, item_index, fingerprint, revision, length))
+
+/// Says whether a session has a connection, may have one again soon, or counts as gone.
+enum class Presence : std::uint8_t { present, away, gone };
+
+/// Says why a session ends: its client said goodbye, it had no connection for too long, another
+/// launch has taken its rank, or it was fleeting and has lost its connection.
+enum class Ending : std::uint8_t { goodbye, expired, replaced, disconnected };
+
+/// An item that is kept for the next request of a session, see Wait.
+struct Reservation {
+  Bytes queue;
+  ItemId item;
+};
+
+struct Session {
+  std::string host;
+  std::uint64_t pid = 0;
+  std::int64_t rank = -1;
+  bool fleeting = false;  ///< Hello::fleeting
+  bool c10d = false;      ///< Hello::c10d
+  bool connected = false;
+  std::uint64_t connection = 0;  ///< Origin::connection
+  TimePoint last_seen;           ///< time of the newest request, or of the loss of the connection
+  TimePoint ends;                ///< when the session expires if it stays disconnected
+  bool seen = false;             ///< the session has been connected since the job was loaded
+  Revision since = 0;            ///< the job's revision when the session was opened, if known
+  Duration expiry{0};            ///< how long the session outlives its connection
+  Revision kept_since = 0;       ///< revision of the row of the session; 0: it has no row
+  std::uint64_t acked_below = 0;
+  SequenceMap<StoredReply> replies;
+  std::map<std::uint64_t, Delivery> deliveries;  // by sequence
+  std::optional<Reservation> reserved;           ///< only with Hello::c10d
+  /// With Hello::c10d: the largest number for which it has waited in a counter, as far as it
+  /// may be a number of ranks.
+  std::int64_t counts_to = 0;
+};
+
+/// The row of a session that has ended and is remembered.
+struct EndedRow {
+  Revision revision = 0;
+  bool replaced = false;
+};
+BOOST_DESCRIBE_STRUCT(EndedRow, (), (revision, replaced))
+
+/// A rank of this launch whose session has ended, and that has not come again.
+struct Departed {
+  std::string host;
+  std::uint64_t pid = 0;
+  bool expired = false;  ///< its session has expired; otherwise it has said goodbye
+  Revision revision = 0;
+  std::optional<TimePoint> at = {};  ///< nothing: before the job was loaded
+};
+BOOST_DESCRIBE_STRUCT(Departed, (), (host, pid, expired, revision))
+
+class Sessions {
+ public:
+  explicit Sessions(const Quotas& quotas) : quotas_(quotas) {}
+  Sessions(Sessions&&) = default;  // not copied: index_ points into sessions_
+
+  /// Fails with session_expired or session_replaced if the session has ended, or if it is fleeting
+  /// and connected. Fails with quota_exceeded if the job has too many sessions and all of them are
+  /// connected, see surplus().
+  Result<void> check_open(const Hello& hello) const;
+  /// Returns the session that must end to make room for `hello`: the session that would expire
+  /// next. Returns nothing if the job has room. Call it after check_open() has succeeded.
+  std::optional<SessionId> surplus(const Hello& hello) const;
+  /// Opens or re-opens a session. `revision` is the job's revision. Returns how long the session
+  /// will outlive its connection. If the session has a row and its expiry changes, appends a new
+  /// row.
+  Duration open(const Hello& hello, std::uint64_t connection, Revision revision, TimePoint now,
+                Rows& rows);
+
+  Session* find(const SessionId& id);
+  const Session* find(const SessionId& id) const;
+  /// Returns the session that was the last to name this rank in its hello. Returns nullptr if there
+  /// was none, or if that session has ended.
+  const SessionId* id_of_rank(Rank rank) const;
+  /// Returns what is known of a rank that has left. Returns nullptr if it has a session, if it has
+  /// had none since the job had none, or if limits::kDepartedKept others have left since.
+  const Departed* departed(Rank rank) const;
+
+  /// Drops the replies and deliveries of sequences below `acked_below`, and adds the deletions of
+  /// their rows to the garbage. Returns the dropped deliveries; the caller must erase their items.
+  std::vector<Delivery> acknowledge(const SessionId& id, Session& session,
+                                    std::uint64_t acked_below);
+
+  /// Keeps a reply or delivery for retries. Appends to `rows` the row of a delivery, and the row of
+  /// the session unless that row exists. append_reply_rows() appends the rows of replies. All these
+  /// rows must be in the same batch as the change to which the reply or delivery belongs.
+  void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply&& reply,
+            Rows& rows);
+  void keep(const SessionId& id, Session& session, std::uint64_t sequence, Delivery delivery,
+            Rows& rows);
+  void append_reply_rows(Rows& rows) { replies_.append_reply_rows(rows); }
+  /// Removes and returns a delivery that is not acknowledged; empty if there is none.
+  std::optional<Delivery> withdraw(const SessionId& id, Session& session, std::uint64_t sequence,
+                                   Rows& rows);
+
+  /// Notes a heartbeat of a connection. The heartbeat counts for all sessions of the connection.
+  void heard(std::uint64_t connection, TimePoint now);
+  /// Returns the time at which the session or its connection was last heard from.
+  TimePoint last_heard(const Session& session) const;
+
+  void disconnect(const SessionId& id, TimePoint now);
+
+  /// Returns Presence::gone for an unknown session.
+  Presence presence(const SessionId& id, TimePoint now) const;
+  /// Returns the time at which a session without a connection counts as gone: limits::kAbsence
+  /// after it lost the connection. For a session that has not been connected since the job was
+  /// loaded, the time is limits::kRestartGrace after the load.
+  TimePoint gone_at(const Session& session) const;
+
+  /// Removes a session and its rows. Its deliveries must have been withdrawn before. If
+  /// `remembered` is true, check_open() later refuses the session, so that a late retry does not
+  /// count as a first try. A replaced session is always remembered.
+  void close(const SessionId& id, Ending ending, bool remembered, Revision revision, TimePoint now,
+             Rows& rows);
+
+  /// Returns at most `limit` sessions whose time of expiry has come, the earliest first.
+  std::vector<SessionId> due(TimePoint now, std::size_t limit) const;
+  std::optional<TimePoint> next_deadline() const;
+
+  /// Restores one row. Fails with `malformed` if the row is damaged.
+  Result<void> restore(const Row& row);
+  static bool owns(const Row& row) {
+    return !row.key.empty() && std::string_view("rcsxd").find(row.key[0]) != std::string_view::npos;
+  }
+  /// Drops the stored replies of sessions that have ended. Call it after the last restore(), before
+  /// expect(). Fails with `malformed` if a delivery has no session.
+  Result<void> drop_ended();
+  /// Gives every session its full expiry from `now` on, because after a restart no session is
+  /// connected. Call it after drop_ended() and expect().
+  void resume(TimePoint now);
+
+  /// Adds a session that is named in the rows of a different class, e.g. as the owner of a key.
+  /// Call it before resume().
+  void expect(const SessionId& id) { entry(id); }
+
+  /// Adds the deletion of a row to the garbage, see take_garbage().
+  void discard(const Row& row) { garbage_.push_back(row); }
+  /// Moves the garbage to the end of `rows`: deletions of rows that are no longer needed. The next
+  /// batch is early enough for these deletions, because no client waits for them.
+  void take_garbage(Rows& rows) {
+    rows.append(garbage_);
+    garbage_.clear();
+  }
+  std::size_t garbage() const { return garbage_.size(); }
+
+  std::size_t connected() const { return connected_; }
+  std::size_t size() const { return sessions_.size(); }
+  const std::map<SessionId, Session>& all() const { return sessions_; }
+
+ private:
+  Session& entry(const SessionId& id);  // adds the session if it is unknown
+  void keep_row(const SessionId& id, Session& session, Revision now, Rows& rows) const;
+  Row row_of(const SessionId& id, const Session& session) const;
+  void remember(const SessionId& id, Ending ending, Revision revision, Rows& rows);
+  void leave_rank(const SessionId& id, const Session& session);
+  bool is_newest_of_its_rank(const SessionId& id, const Session& session) const;
+  void depart(Rank rank, Departed departed, Rows& rows);
+  void forget_departed(Rank rank, Rows& rows);
+  void leave_connection(const Session& session);
+  Result<void> restore_kept(const Row& row);
+
+  Quotas quotas_;
+  std::map<SessionId, Session> sessions_;
+  std::unordered_map<SessionId, Session*, SessionIdHash> index_;  // of sessions_; never iterated
+  std::pair<SessionId, Session*> last_found_;                     // often asked for again at once
+  std::map<Rank, SessionId> by_rank_;
+  struct ConnectionLiveness {
+    TimePoint heard;
+    std::size_t sessions = 0;
+  };
+  std::unordered_map<std::uint64_t, ConnectionLiveness>
+      connections_;                                     // by connection; never iterated
+  std::set<std::pair<TimePoint, SessionId>> detached_;  // without a connection, by expiry
+  struct Ended {
+    Revision revision = 0;
+    Ending ending = Ending::expired;
+  };
+  std::map<SessionId, Ended> ended_;
+  std::set<std::pair<Revision, SessionId>> ended_by_age_;
+  std::map<Rank, Departed> departed_;
+  std::set<std::pair<Revision, Rank>> departed_by_age_;
+  ReplyRows replies_;
+  Rows garbage_;
+  std::size_t connected_ = 0;
+};
+
+}  // namespace c10dd::core
