@@ -254,7 +254,7 @@ asio::awaitable<Result<MoveReport>> ServerOperations::move_job(const std::string
   const std::vector<std::pair<std::string, std::size_t>> in_use = co_await gather(count);
   if (!in_use.empty()) co_return would_end(job, in_use.front().first, in_use.front().second);
   std::vector<JobNumber> numbers = co_await served_runs(job);
-  std::erase_if(numbers, core::VolatileRuns::owns);
+  std::erase_if(numbers, core::is_volatile_number);
   if (numbers.empty() && is_stored(job)) {
     Failure why = core::unavailable(
         format("move: job \"{}\" is being moved or claimed by another daemon; ask again", shown));

@@ -170,7 +170,7 @@ asio::awaitable<std::string> ServerOperations::metrics_text() {
   for (const core::JobReport& report : reports) add(by_name[report.name], report.stats);
   for (const auto& [name, stats] : by_name) of_.metrics.job_stats(name, stats);
   const auto owned = std::ranges::count_if(reports, [](const core::JobReport& report) {
-    return !core::VolatileRuns::owns(report.number);
+    return !core::is_volatile_number(report.number);
   });
   of_.metrics.jobs(reports.size(), static_cast<std::size_t>(owned));
   report_fleet();

@@ -83,6 +83,28 @@ std::string human(Duration duration) {
   return text;
 }
 
+std::string sentence(const MissingRank& missing) {
+  using Cause = MissingRank::Cause;
+  const std::string rank = format("rank {}", missing.rank);
+  if (missing.cause == Cause::never_connected) return rank + " never connected";
+  if (missing.cause == Cause::absent && missing.host.empty()) {
+    return rank + " has arrived, but has not come back since the daemon loaded the job";
+  }
+  const std::string who =
+      format("{} on host {} ({})", rank, printable(missing.host, limits::kNameBytes),
+             pid_text(missing.pid));
+  const std::string doing = printable(missing.doing, limits::kReasonBytes);
+  if (missing.cause == Cause::dead) return who + " is gone: " + doing;
+  if (missing.cause == Cause::left) return who + " has left: " + doing;
+  std::string state = " is connected but has not arrived";
+  if (missing.cause == Cause::disconnected) state = " is disconnected";
+  if (missing.cause == Cause::absent) state = " has arrived, but is disconnected";
+  if (missing.cause == Cause::silent) state = " is connected but silent";
+  if (missing.cause == Cause::elsewhere) state = " waits elsewhere, at " + doing;
+  if (missing.cause != Cause::elsewhere && !doing.empty()) state += ", in " + doing;
+  return who + state + ", last heard " + human(missing.silent_for) + " ago";
+}
+
 Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout) {
   return failure(Code::timed_out, "timed out after {}: {} missing: {}", human(timeout),
                  share(missing, asked), names(missing));

@@ -34,6 +34,9 @@ std::string pid_text(std::uint64_t pid);
 /// limits::kMissingNamed ranges; ",..." stands for the others.
 std::string fold(std::span<const Rank> ranks);
 
+/// Returns for example "rank 3 on host host-b (pid 12) is disconnected, last heard 2.1 s ago".
+std::string sentence(const MissingRank& missing);
+
 /// Returns a timed_out failure that names the first missing keys. The request had `asked` keys.
 Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout);
 

@@ -4,6 +4,8 @@
 // tests and the simulator run audits.
 #pragma once
 
+#include <cstddef>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -11,5 +13,11 @@ namespace c10dd::core {
 
 /// The first inconsistency, as text; empty if there is no inconsistency.
 using AuditResult = std::optional<std::string>;
+
+/// Compares a stored number with the recounted number. Returns text only if the numbers differ.
+AuditResult differ(const char* what, std::size_t kept, std::size_t counted);
+
+/// Returns the first text, or nullopt if there is none.
+AuditResult first_difference(std::initializer_list<AuditResult> all);
 
 }  // namespace c10dd::core

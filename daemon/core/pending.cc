@@ -165,4 +165,36 @@ void Pending::unindex(const Bytes& token) {
   if (key->second.empty()) counters_.erase(key);
 }
 
+AuditResult Pending::audit() const {
+  std::size_t weight = 0;
+  std::size_t missing = 0;
+  std::size_t prefixes = 0;
+  std::size_t counting = 0;
+  std::size_t endless = 0;
+  for (const auto& [id, waiter] : waiters_) {
+    weight += waiter.weight;
+    endless += waiter.deadline == TimePoint::max() ? 1 : 0;
+    missing += waiter.missing;
+    for (const Bytes& token : waiter.tokens) {
+      prefixes += token.front() == 'p' ? 1 : 0;
+      counting += token.front() == 'n' ? 1 : 0;
+    }
+  }
+  std::size_t indexed = 0;
+  for (const auto& [token, ids] : by_token_) indexed += ids.size();
+  std::size_t sized = 0;
+  for (const auto& [size, count] : prefix_sizes_) sized += count;
+  std::size_t counted = 0;
+  for (const auto& [key, numbers] : counters_) {
+    for (const auto& [number, waiters] : numbers) counted += waiters;
+  }
+  return first_difference(
+      {differ("weight of blocked requests", weight_, weight),
+       differ("tokens of blocked requests", indexed, missing),
+       differ("prefixes of blocked requests", sized, prefixes),
+       differ("blocked requests that wait for a number", counted, counting),
+       differ("deadlines of blocked requests", by_deadline_.size(), waiters_.size() - endless),
+       differ("calls of blocked requests", by_call_.size(), waiters_.size())});
+}
+
 }  // namespace c10dd::core

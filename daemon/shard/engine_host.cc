@@ -283,7 +283,7 @@ void EngineHost::forget(std::vector<JobNumber> jobs, std::function<void(bool)> t
 void EngineHost::struck_out(const core::Directory::NamedRun& entry, std::string_view how) {
   constexpr const char* kLine = "event={}_{} number={} job={} run={}";
   const char* const what = entry.run.empty() ? "job" : "run";
-  if (core::VolatileRuns::owns(entry.number)) {
+  if (core::is_volatile_number(entry.number)) {
     log_run_event(std::chrono::steady_clock::now(), LogLevel::info, kLine, what, how, entry.number,
                   entry.job, entry.run);
   } else {

@@ -51,7 +51,7 @@ bool is_recorded(const core::JobSlot& slot) {
 Shard::Shard(Daemon& daemon, DriftingClock clock, bool first)
     : Process(daemon.world(), clock), daemon_(daemon), first_(first) {}
 
-void Shard::start(core::DirectoryHost& directory) {
+void Shard::start(core::JobDirectory& directory) {
   core::JobHost::Shell& shell = *this;
   host_ = std::make_unique<core::JobHost>(*this, shell, directory, daemon_.growth(),
                                           core::JobHost::Settings{daemon_.quotas(), "sim"});
@@ -149,7 +149,7 @@ void Shard::engine_lost(const std::string& why) {
 
 void Shard::commit(store::CommitBatch batch) {
   for (store::JobBatch& made : batch.jobs) {
-    if (core::VolatileRuns::owns(made.job)) world_.violated("trainers", "a row is stored");
+    if (core::is_volatile_number(made.job)) world_.violated("trainers", "a row is stored");
     if (!is_recorded(*host_->jobs().at(made.job))) continue;
     const std::size_t known = std::exchange(watched_[made.job].rows, 0);
     const std::vector<Row> rows(made.rows.begin(), made.rows.end());

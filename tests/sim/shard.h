@@ -29,7 +29,7 @@ class Shard final : public Process,
   Shard(Daemon& daemon, DriftingClock clock, bool first);
 
   /// Starts the host, once there is a directory.
-  void start(core::DirectoryHost& directory);
+  void start(core::JobDirectory& directory);
   core::JobHost& host() { return *host_; }
 
   // ---- the loop; a call that a shard posts to itself is not late

@@ -12,7 +12,7 @@
 namespace c10dd::core {
 namespace {
 
-Result<void> check_name(const char* what, const std::string& name, bool may_be_empty) {
+Result<void> check_text(const char* what, const std::string& name, bool may_be_empty) {
   const bool plain = printable(name, name.size()) == name;
   if (name.size() <= limits::kNameBytes && plain && (may_be_empty || !name.empty())) return {};
   return failure(Code::invalid_argument,
@@ -30,12 +30,12 @@ Bytes name_key(const std::pair<std::string, std::string>& name) {
 }  // namespace
 
 Result<void> check_name(const char* what, const std::string& name) {
-  return check_name(what, name, false);
+  return check_text(what, name, false);
 }
 
 Result<void> check_run_name(const std::string& job, const std::string& run) {
-  if (Result<void> good = check_name("job", job, false); !good) return good;
-  return check_name("run", run, true);
+  if (Result<void> good = check_text("job", job, false); !good) return good;
+  return check_text("run", run, true);
 }
 
 Result<void> Directory::restore(const Row& row) {

@@ -66,7 +66,7 @@ class EndpointPorts {
   virtual const std::string& host() const = 0;
 };
 
-class DirectoryHost {
+class DirectoryHost final : public JobDirectory {
  public:
   /// A change of the directory that is committed as a whole.
   struct DirectoryBatch {
@@ -137,16 +137,10 @@ class DirectoryHost {
   void heard(const store::FleetReading& reading);
   const std::optional<FleetView>& fleet() const { return fleet_; }
 
-  /// Decides what this daemon does about the owner that has refused its claim. Calls `then` on the
-  /// loop `back`. Thread-safe.
   void decide_claim(const store::Holder& holder, HostLoop& back,
-                    std::function<void(ClaimDecision)> then);
-  /// Notes that a host serves a job no longer. Another daemon may own it, or nobody.
-  /// Thread-safe.
-  void note_dropped(JobNumber job);
-  /// Notes that a claim found a job gone from the directory of the engine.
-  /// Thread-safe.
-  void found_gone();
+                    std::function<void(ClaimDecision)> then) override;
+  void note_dropped(JobNumber job) override;
+  void found_gone() override;
   bool is_open() const { return directory_ != nullptr; }
 
   /// Calls `then` on the loop when the directory has followed the changes that heard() has noticed,
@@ -184,18 +178,9 @@ class DirectoryHost {
   /// PlainRuns gives but does not exist, and with the failures of Directory::open().
   Result<JobNumber> expect(const std::string& job, const std::string& run);
 
-  /// Finds the host of the job that a hello names. If the job is new, gives it a number; in a
-  /// fleet, later if the client has made many; see NewJobPace. `client` is its address; empty: this
-  /// daemon. Fails as expect() does, and with unavailable if it would have to wait too long. Calls
-  /// `then` with the result on the loop `back`. Thread-safe.
   void locate(const std::string& job, const std::string& run, const std::string& client,
-              HostLoop& back, std::function<void(Result<JobLocation>)> then);
-
-  /// Handles a host's report that the last session of a job has ended. `empty` is true if the job
-  /// has no rows worth keeping. The report is ignored if the directory has given out a newer lookup
-  /// number for the job.
-  /// Thread-safe.
-  void report_idle(const JobLocation& location, bool empty);
+              HostLoop& back, std::function<void(Result<JobLocation>)> then) override;
+  void report_idle(const JobLocation& location, bool empty) override;
 
   /// Removes a job with all its runs and their rows. Fails with not_found if the job is unknown.
   /// Fails with unavailable if a session is connected or connecting, if the engine is not open, or
@@ -207,13 +192,10 @@ class DirectoryHost {
   /// before the first lease.
   void serve_endpoints(EndpointPorts& ports);
 
-  /// Leases an endpoint of a job, or renews the one of this name, which keeps its port. Fails as
-  /// Endpoints::check(), EndpointPorts::open() and Directory::lease_endpoint() do, and with
-  /// unavailable if the engine is not open or is lost before the row is durable. Calls `then` with
-  /// the result on the loop `back`.
-  /// Thread-safe.
+  /// Fails as Endpoints::check(), EndpointPorts::open() and Directory::lease_endpoint() do, and
+  /// with unavailable if the engine is not open or is lost before the row is durable.
   void lease_endpoint(const std::string& job, const LeaseEndpoint& request, HostLoop& back,
-                      std::function<void(Result<EndpointLease>)> then);
+                      std::function<void(Result<EndpointLease>)> then) override;
 
   /// Releases an endpoint. Fails with not_found if there is none of this name, and with unavailable
   /// as lease_endpoint() does. Calls `then` on the loop.

@@ -19,23 +19,11 @@
 #include <vector>
 
 #include "daemon/core/host/host_loop.h"
+#include "daemon/core/host/job_directory.h"
 #include "protocol/types.h"
 #include "store/fleet.h"
 
 namespace c10dd::core {
-
-/// What to do about a job that another daemon owns.
-struct ClaimDecision {
-  enum class Kind : std::uint8_t {
-    redirect,   ///< the owner is alive: its clients go to `addresses`
-    wait,       ///< the owner's silence is counted, or it hands its jobs over: ask again later
-    take_over,  ///< the owner was silent for its lease: claim the job over it
-  };
-  Kind kind = Kind::wait;
-  std::vector<std::string> addresses = {};
-  Duration again{0};       ///< of `wait`: when to ask again
-  std::string owner = {};  ///< names the owner in texts
-};
 
 class FleetView {
  public:

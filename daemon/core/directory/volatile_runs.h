@@ -14,14 +14,13 @@
 
 #include "daemon/core/deadlines.h"
 #include "daemon/core/directory/directory.h"
+#include "daemon/core/host/volatile_number.h"
 
 namespace c10dd::core {
 
 class VolatileRuns {
  public:
-  /// The number of each volatile run is at least this; all other numbers are below.
-  static constexpr JobNumber kFirst = JobNumber{1} << 63;
-  static constexpr bool owns(JobNumber number) { return number >= kFirst; }
+  static constexpr JobNumber kFirst = kFirstVolatile;
 
   struct Settings {
     /// Number of the first run. It should be random, because a client can use it to tell this

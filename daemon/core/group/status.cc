@@ -5,7 +5,6 @@
 
 #include "daemon/core/group/formation.h"
 #include "daemon/core/group/notices.h"
-#include "daemon/core/waiting/missing.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/rank_ranges.h"

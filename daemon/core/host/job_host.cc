@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "daemon/core/directory/volatile_runs.h"
 #include "daemon/core/host/commit_gate.h"
+#include "daemon/core/host/volatile_number.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
@@ -62,7 +62,7 @@ JobSlot::JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNum
       name(std::move(job_name)),
       run(std::move(run_name)),
       number(its),
-      is_volatile(VolatileRuns::owns(its)) {}
+      is_volatile(is_volatile_number(its)) {}
 
 JobSlot::~JobSlot() = default;
 
@@ -73,7 +73,7 @@ std::string described(const JobSlot& slot) {
                 slot.number);
 }
 
-JobHost::JobHost(HostLoop& loop, Shell& shell, DirectoryHost& directory, GrowthGate& growth,
+JobHost::JobHost(HostLoop& loop, Shell& shell, JobDirectory& directory, GrowthGate& growth,
                  Settings settings)
     : loop_(loop),
       shell_(shell),

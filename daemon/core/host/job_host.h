@@ -30,6 +30,7 @@
 
 #include "daemon/core/host/commit_pace.h"
 #include "daemon/core/host/growth_gate.h"
+#include "daemon/core/host/job_directory.h"
 #include "daemon/core/host/job_slot.h"
 #include "daemon/core/host/job_time.h"
 #include "daemon/core/quotas.h"
@@ -37,9 +38,6 @@
 #include "store/job_load.h"
 
 namespace c10dd::core {
-
-class DirectoryHost;
-struct ClaimDecision;
 
 /// What became of a request: its job has answered it, although the commit gate may still hold the
 /// reply; it is blocked in the job; or it was ignored and gets no reply.
@@ -77,15 +75,6 @@ struct HelloRequest {
   /// Called on the connection's loop, before the reply; not called if the hello is refused.
   std::function<void(const JobRef&, const AttachmentRef&)> on_open;
   std::string client = {};  ///< address of the client; empty: this daemon
-};
-
-/// The directory's reply to a lookup: it says which host serves the job.
-struct JobLocation {
-  JobHost* host = nullptr;
-  JobNumber number = 0;
-  std::uint64_t generation = 0;    ///< of the engine
-  std::uint64_t lookup = 0;        ///< lookup number of the job; see directory_host.h
-  store::Precondition entry = {};  ///< in a fleet: ClaimTerms::entry
 };
 
 // ---- events of a host, for metrics and the log -------------------------------------------------
@@ -156,7 +145,7 @@ class JobHost {
   };
 
   /// All four references must outlive the host.
-  JobHost(HostLoop& loop, Shell& shell, DirectoryHost& directory, GrowthGate& growth,
+  JobHost(HostLoop& loop, Shell& shell, JobDirectory& directory, GrowthGate& growth,
           Settings settings);
   ~JobHost();
 
@@ -341,7 +330,7 @@ class JobHost {
 
   HostLoop& loop_;
   Shell& shell_;
-  DirectoryHost& directory_;
+  JobDirectory& directory_;
   GrowthGate& growth_;
   const Settings settings_;
   std::optional<EngineState> engine_;  ///< empty while no engine is open

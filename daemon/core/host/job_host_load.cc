@@ -3,7 +3,6 @@
 // during a load.
 #include <algorithm>
 
-#include "daemon/core/directory/directory_host.h"
 #include "daemon/core/host/commit_gate.h"
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/job/job.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves jobs to other daemons of the fleet.
-#include "daemon/core/directory/directory_host.h"
 #include "daemon/core/host/commit_gate.h"
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/job/job.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attaches sessions to their jobs, detaches them, and drops jobs.
-#include "daemon/core/directory/directory_host.h"
 #include "daemon/core/host/commit_gate.h"
 #include "daemon/core/host/job_host.h"
+#include "daemon/core/host/volatile_number.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
@@ -135,10 +135,10 @@ void JobHost::arrive(const JobLocation& location, HelloRequest request) {
 void JobHost::serve(const JobLocation& location, const std::string& job, const std::string& run,
                     std::function<void(Result<JobRef>)> then) {
   const bool has_engine = engine_ && location.generation == engine_->generation;
-  if (!has_engine && !VolatileRuns::owns(location.number)) {
+  if (!has_engine && !is_volatile_number(location.number)) {
     return then(cannot_serve("the engine is being opened again"));
   }
-  if (!VolatileRuns::owns(location.number) && !lease_holds()) {
+  if (!is_volatile_number(location.number) && !lease_holds()) {
     return then(cannot_serve("this daemon could not renew its lease of the engine"));
   }
   const JobRef slot = slot_of(location, job, run);

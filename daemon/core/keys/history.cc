@@ -207,4 +207,23 @@ void History::resume(TimePoint now) {
   }
 }
 
+AuditResult History::audit() const {
+  std::size_t kept = 0;
+  std::size_t recent = 0;
+  const auto size_of = [](const Change& change) {
+    return sizeof(Change) + change.key.size() + change.value.size();
+  };
+  for (const StoredChange& entry : kept_) kept += size_of(entry.change);
+  for (const StoredChange& entry : recent_) recent += size_of(entry.change);
+  std::size_t prefixes = 0;
+  for (const auto& [subject, watched] : watched_) prefixes += subject.first ? 1 : 0;
+  std::size_t sized = 0;
+  for (const auto& [size, count] : prefix_sizes_) sized += count;
+  return first_difference(
+      {differ("bytes of watched changes", kept_bytes_, kept),
+       differ("bytes of changes", bytes_, kept + recent),
+       differ("watched prefixes", sized, prefixes),
+       differ("deadlines of what is watched", by_deadline_.size(), watched_.size())});
+}
+
 }  // namespace c10dd::core

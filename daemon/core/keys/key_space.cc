@@ -143,4 +143,14 @@ void KeySpace::durable(Revision revision) {
   std::erase_if(deleted_prefixes_, done);
 }
 
+AuditResult KeySpace::audit() const {
+  std::size_t bytes = 0;
+  for (const auto& [key, entry] : entries_) bytes += key.size() + entry.value.size();
+  std::size_t found = 0;
+  for (const auto& [key, entry] : entries_) found += find(key) == &entry ? 1 : 0;
+  return first_difference({differ("bytes of keys", bytes_, bytes),
+                           differ("keys in the index", index_.size(), entries_.size()),
+                           differ("keys that are found", found, entries_.size())});
+}
+
 }  // namespace c10dd::core

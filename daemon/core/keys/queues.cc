@@ -141,4 +141,18 @@ Result<void> Queues::restore(const Row& row) {
   return {};
 }
 
+AuditResult Queues::audit() const {
+  std::size_t items = 0;
+  std::size_t bytes = 0;
+  for (const auto& [name, queue] : queues_) {
+    items += queue.items.size();
+    for (const auto& [id, value] : queue.items) bytes += name.size() + value.size();
+  }
+  std::size_t reserved = 0;
+  for (const auto& [name, queue] : queues_) reserved += queue.reserved;
+  return first_difference({differ("reserved items", reserved_, reserved),
+                           differ("items", items_, items),
+                           differ("bytes of items", bytes_, bytes)});
+}
+
 }  // namespace c10dd::core

@@ -122,4 +122,18 @@ void CallBoard::forget(std::uint64_t process_group, Rank rank) {
   if (group.calls.empty()) groups_.erase(found);
 }
 
+AuditResult CallBoard::audit() const {
+  std::size_t entries = 0;
+  for (const auto& [number, group] : groups_) {
+    std::size_t ranks = 0;
+    for (const auto& [call, who] : group.calls) ranks += who.size();
+    entries += group.current.size();
+    AuditResult wrong = first_difference(
+        {differ("ranks in published calls", ranks, group.current.size()),
+         differ("ranks that have published", group.published.size(), group.current.size())});
+    if (wrong) return wrong;
+  }
+  return differ("deadlines of published calls", deadlines_.size(), entries);
+}
+
 }  // namespace c10dd::core

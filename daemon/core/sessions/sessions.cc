@@ -10,6 +10,8 @@
 #include "protocol/fields.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
 
 namespace c10dd::core {
 
@@ -406,6 +408,11 @@ void Sessions::resume(TimePoint now) {
     session.ends = now + session.expiry;
     detached_.emplace(session.ends, id);
   }
+}
+
+std::string process_of(const Session* session) {
+  if (session == nullptr || session->host.empty()) return "a process of an earlier launch";
+  return format("{} ({})", printable(session->host, limits::kNameBytes), pid_text(session->pid));
 }
 
 }  // namespace c10dd::core

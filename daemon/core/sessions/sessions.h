@@ -225,4 +225,8 @@ class Sessions {
   std::size_t connected_ = 0;
 };
 
+/// Names the process of a session for error texts, for example "host-b (pid 12)". Returns "a
+/// process of an earlier launch" if `session` is null or its host is unknown.
+std::string process_of(const Session* session);
+
 }  // namespace c10dd::core

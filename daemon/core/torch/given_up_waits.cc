@@ -39,22 +39,22 @@ void describe(const Pending::Waiter& waiter, WaitGivenUp& out) {
 
 }  // namespace
 
-void GivenUpWaits::note(Step& step, const Pending::Waiter& waiter, const Session& session,
-                        std::string_view cause, std::size_t others) {
-  const Duration blocked = step.now - waiter.started;
-  if (!session.c10d || blocked <= kLong) return;
+std::optional<WaitGivenUp> GivenUpWaits::note(TimePoint now, const Pending::Waiter& waiter,
+                                              const Session& session, std::string_view cause,
+                                              std::size_t others) {
+  const Duration blocked = now - waiter.started;
+  if (!session.c10d || blocked <= kLong) return std::nullopt;
   const Bytes& first = waiter.tokens.front();
   std::size_t folded = 0;
   if (const auto known = reported_.find(first); known != reported_.end()) {
-    if (step.now - known->second.at < kFolded) {
+    if (now - known->second.at < kFolded) {
       ++known->second.folded;
-      return;
+      return std::nullopt;
     }
     folded = known->second.folded;
   }
-  std::erase_if(reported_,
-                [&](const auto& entry) { return step.now - entry.second.at >= kFolded; });
-  if (reported_.size() < kKeys) reported_[first] = {.at = step.now};
+  std::erase_if(reported_, [&](const auto& entry) { return now - entry.second.at >= kFolded; });
+  if (reported_.size() < kKeys) reported_[first] = {.at = now};
   WaitGivenUp event{.cause = cause,
                     .peer = session.host,
                     .pid = session.pid,
@@ -62,7 +62,7 @@ void GivenUpWaits::note(Step& step, const Pending::Waiter& waiter, const Session
                     .others = others,
                     .folded = folded};
   describe(waiter, event);
-  step.out.events.push_back(std::move(event));
+  return event;
 }
 
 }  // namespace c10dd::core

@@ -5,9 +5,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string_view>
 
-#include "daemon/core/waiting/step.h"
+#include "daemon/core/effects.h"
+#include "daemon/core/pending.h"
+#include "daemon/core/sessions/sessions.h"
 
 namespace c10dd::core {
 
@@ -18,12 +21,13 @@ class GivenUpWaits {
   static constexpr Duration kFolded = std::chrono::seconds(10);
   static constexpr std::size_t kKeys = 64;  ///< further keys are reported each time
 
-  /// Adds an event to the step, unless the wait was short, its session is without Hello::c10d, or a
-  /// wait for the same key has just been reported. `waiter` was removed, and some of its tokens
+  /// Returns the event to report, unless the wait was short, its session is without Hello::c10d, or
+  /// a wait for the same key has just been reported. `waiter` was removed, and some of its tokens
   /// have not fired. `cause` is cancelled or disconnected. `others` is the number of other requests
   /// that wait for the same key or number.
-  void note(Step& step, const Pending::Waiter& waiter, const Session& session,
-            std::string_view cause, std::size_t others);
+  std::optional<WaitGivenUp> note(TimePoint now, const Pending::Waiter& waiter,
+                                  const Session& session, std::string_view cause,
+                                  std::size_t others);
 
  private:
   struct Reported {

@@ -76,28 +76,6 @@ MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrie
   return missing;
 }
 
-std::string sentence(const MissingRank& missing) {
-  using Cause = MissingRank::Cause;
-  const std::string rank = format("rank {}", missing.rank);
-  if (missing.cause == Cause::never_connected) return rank + " never connected";
-  if (missing.cause == Cause::absent && missing.host.empty()) {
-    return rank + " has arrived, but has not come back since the daemon loaded the job";
-  }
-  const std::string who =
-      format("{} on host {} ({})", rank, printable(missing.host, limits::kNameBytes),
-             pid_text(missing.pid));
-  const std::string doing = printable(missing.doing, limits::kReasonBytes);
-  if (missing.cause == Cause::dead) return who + " is gone: " + doing;
-  if (missing.cause == Cause::left) return who + " has left: " + doing;
-  std::string state = " is connected but has not arrived";
-  if (missing.cause == Cause::disconnected) state = " is disconnected";
-  if (missing.cause == Cause::absent) state = " has arrived, but is disconnected";
-  if (missing.cause == Cause::silent) state = " is connected but silent";
-  if (missing.cause == Cause::elsewhere) state = " waits elsewhere, at " + doing;
-  if (missing.cause != Cause::elsewhere && !doing.empty()) state += ", in " + doing;
-  return who + state + ", last heard " + human(missing.silent_for) + " ago";
-}
-
 AbsentRanks absent_ranks(const BarrierKey& key, const BarrierState& barrier,
                          const Everybody& everybody) {
   AbsentRanks absent{barrier.missing(), {}, {}};
@@ -124,11 +102,6 @@ Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Durati
                            human(timeout), absent.text);
   result.missing = std::move(absent.described);
   return result;
-}
-
-std::string process_of(const Session* session) {
-  if (session == nullptr || session->host.empty()) return "a process of an earlier launch";
-  return format("{} ({})", printable(session->host, limits::kNameBytes), pid_text(session->pid));
 }
 
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,

@@ -42,11 +42,4 @@ Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Durati
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody);
 
-/// Names the process of a session for error texts, for example "host-b (pid 12)". Returns "a
-/// process of an earlier launch" if `session` is null or its host is unknown.
-std::string process_of(const Session* session);
-
-/// Returns for example "rank 3 on host host-b (pid 12) is disconnected, last heard 2.1 s ago".
-std::string sentence(const MissingRank& missing);
-
 }  // namespace c10dd::core

@@ -244,7 +244,10 @@ std::optional<Waits::Waiter> Waits::cancel(Step& step, std::uint64_t sequence) {
 void Waits::note_given_up(Step& step, const Waiter& waiter, std::string_view cause) {
   const Session* const session = sessions_.find(waiter.session);
   if (session == nullptr || waiter.tokens.empty()) return;
-  given_up_.note(step, waiter, *session, cause, pending_.waiters(waiter.tokens.front()));
+  if (auto event = given_up_.note(step.now, waiter, *session, cause,
+                                  pending_.waiters(waiter.tokens.front()))) {
+    step.out.events.push_back(std::move(*event));
+  }
 }
 
 void Waits::finish(Step& step, const Waiter& waiter, Reply reply, Revision observed) const {
