@@ -50,7 +50,7 @@ install_packages() {
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod 755 "$policy"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get -q update || say "apt-get update failed; trying with the present package lists"
+    apt-get -q update || say "apt-get update failed; using the existing package lists"
     say_size "$@"
     apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install --no-install-recommends "$@"
     restore
@@ -58,14 +58,14 @@ install_packages() {
     for package in "${new_services[@]}"; do
         if installed "$package" && command -v systemctl >/dev/null; then
             systemctl --quiet disable "${services[$package]}"
-            say "service ${services[$package]}: installed, not started, disabled"
+            say "the service ${services[$package]} is installed, but not started, and disabled"
         fi
     done
 }
 
 setup() {
     command -v dpkg-query >/dev/null ||
-        fail "setup supports only Debian 12; install the equivalents of: $*"
+        fail "setup supports only Debian 12; on this system, install the equivalents of: $*"
     local -a missing=()
     mapfile -t missing < <(missing_of "$@")
     if [ ${#missing[@]} -eq 0 ]; then
@@ -74,7 +74,7 @@ setup() {
     fi
     echo "installing ${#missing[@]} of $# packages: ${missing[*]}"
     if installed libboost1.74-dev; then
-        echo "libboost1.74-dev conflicts with libboost1.81-dev: apt will replace it"
+        echo "libboost1.74-dev conflicts with libboost1.81-dev: apt-get will replace libboost1.74-dev"
     fi
     if [ "$(id -u)" -eq 0 ]; then
         (install_packages "${missing[@]}")
@@ -85,7 +85,7 @@ setup() {
         fail "neither root nor sudo is available; ask an administrator to run: apt-get install --no-install-recommends ${missing[*]}"
     fi
     mapfile -t missing < <(missing_of "$@")
-    [ ${#missing[@]} -eq 0 ] || fail "still missing after apt-get: ${missing[*]}"
+    [ ${#missing[@]} -eq 0 ] || fail "apt-get did not install these packages: ${missing[*]}"
 }
 
 setup_to_run() { setup "${packages_to_build[@]}" "${packages_to_test[@]}"; }

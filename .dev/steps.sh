@@ -34,7 +34,7 @@ phase() {
     say "$running: $((SECONDS - start)) s, $(($(cpu_seconds) - cpu)) CPU s"
     running=
 }
-trap '[ -z "$running" ] || say "$running: failed, $SECONDS s after the start" >&2' EXIT
+trap '[ -z "$running" ] || say "$running failed $SECONDS s after the start" >&2' EXIT
 
 configure() { cmake --preset release --log-level=NOTICE -DC10DD_BUILD_TESTS="${1:-ON}"; }
 

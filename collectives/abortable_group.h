@@ -47,7 +47,7 @@ struct ChildGroup {
 struct GroupContext {
   /// How long a collective that has lost a peer waits for a call of abort(), which gives the
   /// reason. If nobody calls abort() in this time, the collective fails with `aborted` and a text
-  /// that says "not confirmed yet". If 0, the collective fails at once with the failure of the
+  /// that says "not yet confirmed". If 0, the collective fails at once with the failure of the
   /// backend.
   Duration reason_patience{0};
   /// Adds to the failure what the other ranks are doing. Called on the thread that ends the

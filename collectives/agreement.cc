@@ -41,7 +41,7 @@ Failure issued_differently(const std::vector<Rank>& different, const std::string
 Failure sizes_differ(const Operation& operation, Rank from, std::size_t sent, Rank to,
                      std::size_t room) {
   return failure(Code::size_mismatch,
-                 "{} {}: rank {} has {} elements for rank {}, which has a tensor of {} for them",
+                 "{} {}: rank {} sends {} elements to rank {}, which has a tensor of {} for them",
                  name_of(operation.collective), operation.sequence, from, sent, to, room);
 }
 

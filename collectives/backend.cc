@@ -56,7 +56,7 @@ Result<std::unique_ptr<Backend>> Backend::split(const BackendSetup*, int, int,
 
 Result<std::shared_ptr<void>> Backend::allocate(std::size_t bytes, Device device) {
   if (device.kind != Device::Kind::cpu) {
-    return failure(Code::unsupported, "allocate: this backend has only cpu memory");
+    return failure(Code::unsupported, "allocate: this backend can allocate only cpu memory");
   }
   constexpr std::align_val_t kAlignment{64};  // for vector instructions
   std::shared_ptr<void> memory(::operator new(bytes, kAlignment),

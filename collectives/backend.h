@@ -77,8 +77,8 @@ class Backend {
     return device.kind == Device::Kind::cpu;
   }
 
-  /// Returns why the backend cannot run this send or recv, such as "has no tags: use tag 0", or an
-  /// empty text. Thread-safe.
+  /// Returns why the backend cannot run this send or recv, such as "does not support tags: use tag
+  /// 0", or an empty text. Thread-safe.
   virtual std::string refuses(const Operation& message) const {
     static_cast<void>(message);
     return {};

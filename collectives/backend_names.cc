@@ -10,7 +10,7 @@ namespace {
 
 Failure refused(std::string_view names, const std::string& why) {
   return failure(Code::invalid_argument,
-                 "invalid backend \"{}\": {}; write one name, or a list such as "
+                 "invalid backend \"{}\": {}; use one name such as gloo, or a list such as "
                  "cpu:gloo,cuda:nccl",
                  names, why);
 }
@@ -28,7 +28,7 @@ Result<std::vector<BackendName>> split_names(std::string_view names) {
     const std::size_t colon = std::min(one.find(':'), one.size());
     const std::string_view kind = one.substr(0, colon);
     if (kind != "cpu" && kind != "cuda") {
-      return refused(names, format("\"{}\" is not a kind of device, which is cpu or cuda", kind));
+      return refused(names, format("unknown device \"{}\" (must be cpu or cuda)", kind));
     }
     BackendName part{kind == "cpu" ? Device::Kind::cpu : Device::Kind::cuda,
                      std::string(one.substr(std::min(colon + 1, one.size())))};
@@ -36,7 +36,7 @@ Result<std::vector<BackendName>> split_names(std::string_view names) {
       return refused(names, format("\"{}\" does not name a backend", one));
     }
     if (std::ranges::count(parts, part.kind, &BackendName::kind) > 0) {
-      return refused(names, format("it has {} twice", kind));
+      return refused(names, format("device {} is listed twice", kind));
     }
     parts.push_back(std::move(part));
     if (end == rest.size()) return parts;

@@ -61,10 +61,10 @@ std::string broadcast_bytes(ProcessGroup& group, std::string bytes, Rank root) {
 std::string scatter_bytes(ProcessGroup& group, std::vector<std::string> parts, Rank root) {
   const bool is_root = group.rank() == root;
   if (is_root && parts.size() != group.size()) {
-    throw InvalidArgument(
-        format("scatter_bytes: there are {} parts, but process group \"{}\" has {} "
-               "ranks",
-               parts.size(), group.world().name, group.size()));
+    throw InvalidArgument(format(
+        "scatter_bytes: got {} parts, but process group \"{}\" has {} ranks; pass one part for "
+        "each rank",
+        parts.size(), group.world().name, group.size()));
   }
   if (!is_root) parts.clear();
   std::vector<std::int64_t> lengths;

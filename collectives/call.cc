@@ -49,11 +49,12 @@ void Call::wait_on_host() {
 void Call::wait(Duration limit) {
   require_home();
   if (!await(Clock::now() + limit)) {
-    throw TimedOut(format("waited {} for {} {}: it is still running or queued, its own time-out is "
-                          "{} from its start",
-                          human(limit), name_of(info.operation.collective), sequence(),
-                          human(info.operation.timeout)),
-                   {});
+    throw TimedOut(
+        format("waited {} for {} {}, but it is still running or queued; its own time-out "
+               "of {} counts from its start",
+               human(limit), name_of(info.operation.collective), sequence(),
+               human(info.operation.timeout)),
+        {});
   }
   throw_unless_done();
 }

@@ -94,7 +94,7 @@ std::optional<Failure> CallQueue::unusable() {
   const std::lock_guard lock(mutex_);
   if (failure_.exists()) return failure_.get();
   if (!closed_) return std::nullopt;
-  return failure(Code::closed, "process group \"{}\" was closed", world().name);
+  return failure(Code::closed, "process group \"{}\" was shut down", world().name);
 }
 
 bool CallQueue::accepts_locked() const { return !closed_ && !failure_.exists(); }
@@ -209,7 +209,7 @@ void CallQueue::finish(Call& call, const Result<void>& result) noexcept {
 void CallQueue::abandon(Call& call) {
   Failure why = failure_.exists()
                     ? failure_.get()
-                    : failure(Code::closed, "process group \"{}\" is shut down", world_.name);
+                    : failure(Code::closed, "process group \"{}\" was shut down", world_.name);
   call.info.finished = Clock::now();
   call.info.outcome = why.code;
   for (const auto& hook : options_.hooks) hook->finished(call.info);
@@ -313,7 +313,7 @@ void CallQueue::destroy() {
   // not idle yet.
   if (unfinished_ > 0) {
     lock.unlock();
-    abort(failure(Code::aborted, "it was destroyed with work pending"), true);
+    abort(failure(Code::aborted, "it was destroyed while operations were pending"), true);
     lock.lock();
   }
   // A callback may destroy the group on the worker thread, which must then empty the queue here.

@@ -74,7 +74,7 @@ struct Checked {
                           (info.layout == Layout::split_by_root && at_root);
     const bool has_lists =
         info.layout != Layout::none && info.layout != Layout::in_place && !info.message;
-    if (!has_lists) refuse(format("{} has no form with lists", info.name));
+    if (!has_lists) refuse(format("{} does not take lists of tensors", info.name));
     check_list("outputs", operation.outputs, gathers);
     check_list("inputs", operation.inputs, scatters);
     check_tensor(operation.output, "output");
@@ -83,7 +83,7 @@ struct Checked {
         info.reduces ? &operation.inputs[world.rank] : operation.sent(world.rank);
     const Tensor* const to = info.reduces ? &operation.output : operation.received(world.rank);
     if (from != nullptr && to != nullptr && from->count != to->count) {
-      refuse(format("{}: this rank sends itself {} elements, but receives {} from itself",
+      refuse(format("{}: this rank sends {} elements to itself, but its output for them has {}",
                     info.name, from->count, to->count));
     }
   }
@@ -91,8 +91,8 @@ struct Checked {
   void check_list(const char* name, const std::vector<Tensor>& list, bool wanted) const {
     const std::size_t needs = wanted ? world.size : 0;
     if (list.size() != needs) {
-      refuse(format("{}: {} has {} tensors, but needs {}{}", info.name, name, list.size(), needs,
-                    wanted ? ": one for each rank" : " on this rank"));
+      refuse(format("{}: {} has {} tensors, but must have {}{}", info.name, name, list.size(),
+                    needs, wanted ? ", one for each rank" : " on this rank"));
     }
     const Tensor& common = operation.common();
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -100,7 +100,7 @@ struct Checked {
       if (list[i].dtype == common.dtype && list[i].device == common.device) continue;
       refuse(
           format("{}: {}[{}] has {} elements, but another tensor has {}; all tensors must have "
-                 "one type and one device",
+                 "the same type and device",
                  info.name, name, i, name_of(list[i].dtype), name_of(common.dtype)));
     }
   }
@@ -114,9 +114,10 @@ struct Checked {
       refuse(format("{}: input and output are on different devices", info.function));
     }
     if (large.dtype == small.dtype && large.count == small.count * times) return;
-    refuse(format("{}: the {} has {} {} elements, but needs {} times the {} {} elements of the {}",
-                  info.function, large_name, large.count, name_of(large.dtype), times, small.count,
-                  name_of(small.dtype), small_name));
+    refuse(
+        format("{}: the {} has {} {} elements, but must have {} times the {} {} elements of the {}",
+               info.function, large_name, large.count, name_of(large.dtype), times, small.count,
+               name_of(small.dtype), small_name));
   }
 
   /// Checks the tensors of a rank that is not the root: `absent` must be empty.
@@ -124,15 +125,16 @@ struct Checked {
                     const Tensor& tensor) const {
     check_tensor(tensor, name);
     if (absent.count == 0) return;
-    refuse(format("{}: the {} has {} elements, but must be empty: only the root has one",
+    refuse(format("{}: the {} has {} elements, but must be empty on ranks other than the root",
                   info.function, absent_name, absent.count));
   }
 
   void check_exchanged(const Tensor& output, const Tensor& input) const {
     check_sizes("output", output, 1, "input", input);
     if (input.count % world.size != 0) {
-      refuse(format("{}: {} elements cannot be divided by the {} ranks of process group \"{}\"",
-                    info.function, input.count, world.size, world.name));
+      refuse(format(
+          "{}: {} elements cannot be divided equally among the {} ranks of process group \"{}\"",
+          info.function, input.count, world.size, world.name));
     }
     const auto* const from = static_cast<const std::byte*>(input.data);
     const auto* const to = static_cast<const std::byte*>(output.data);
@@ -153,8 +155,8 @@ struct Checked {
                      std::ranges::any_of(operation.inputs, differs);
     if (!any) return;
     refuse(
-        format("{}: the tensors have different streams; give all tensors of an operation one "
-               "stream, and order it behind the others",
+        format("{}: the tensors have different streams; use one stream for all tensors of an "
+               "operation, and let it wait for the other streams",
                info.function));
   }
 
@@ -165,11 +167,11 @@ struct Checked {
     }
     const std::string what = format("{}{}{}", info.function, *name == '\0' ? "" : " ", name);
     if (!is_dtype(tensor.dtype)) {
-      refuse(format("{}: the element type has number {}, but the last type has number {}", what,
+      refuse(format("{}: unknown element type {}; valid types are 0 to {}", what,
                     static_cast<unsigned>(tensor.dtype), kDTypes - 1));
     }
     if (!has_room(tensor.count, tensor.dtype)) {
-      refuse(format("{}: count is {}, but memory has at most {} elements of type {}", what,
+      refuse(format("{}: count is {}, but a tensor can have at most {} elements of type {}", what,
                     tensor.count, most_elements(tensor.dtype), name_of(tensor.dtype)));
     }
     refuse(format("{}: data is null, but count is {}", what, tensor.count));
@@ -179,15 +181,17 @@ struct Checked {
 void check_message(const Operation& operation, const OperationInfo& info, const World& world) {
   const bool receives = operation.collective == Collective::recv;
   if (operation.tag == kAnyTag && !receives) {
-    refuse(format("{}: tag {} is reserved: it means any tag in recv", info.function, kAnyTag));
+    refuse(format("{}: tag {} is reserved, because it means any tag in recv; use another tag",
+                  info.function, kAnyTag));
   }
   if (operation.peer == kAnyRank && receives) return;
   if (operation.peer >= world.size) {
-    refuse(format("{}: peer {} is not a rank of process group \"{}\", size {}", info.function,
-                  operation.peer, world.name, world.size));
+    refuse(format("{}: peer {} is not a rank of process group \"{}\", which has {} ranks",
+                  info.function, operation.peer, world.name, world.size));
   }
   if (operation.peer == world.rank) {
-    refuse(format("{}: peer {} is this rank itself", info.function, operation.peer));
+    refuse(
+        format("{}: peer {} is this rank itself; use another rank", info.function, operation.peer));
   }
 }
 
@@ -210,12 +214,12 @@ void check_options(const GroupOptions& options, const World& world) {
 
 void check_allocation(DType dtype, std::size_t count) {
   if (!is_dtype(dtype)) {
-    refuse(format("allocate: the element type has number {}, but the last type has number {}",
+    refuse(format("allocate: unknown element type {}; valid types are 0 to {}",
                   static_cast<unsigned>(dtype), kDTypes - 1));
   }
   if (count > most_elements(dtype)) {
-    refuse(format("allocate: count is {}, but memory has at most {} elements of type {}", count,
-                  most_elements(dtype), name_of(dtype)));
+    refuse(format("allocate: count is {}, but a tensor can have at most {} elements of type {}",
+                  count, most_elements(dtype), name_of(dtype)));
   }
 }
 
@@ -242,13 +246,13 @@ void clear_unused(Operation& operation) {
 void check(const Operation& operation, const World& world, const Backend& backend,
            std::string_view backend_name) {
   if (!is_operation(operation.collective)) {
-    refuse(format("the operation has number {}, but the last operation has number {}",
+    refuse(format("unknown operation {}; valid operations are 0 to {}",
                   static_cast<unsigned>(operation.collective), std::size(kOperations) - 1));
   }
   const OperationInfo& info = info_of(operation.collective);
   if (info.root != Root::none && operation.root >= world.size) {
-    refuse(format("{}: root {} is not a rank of process group \"{}\", size {}", info.function,
-                  operation.root, world.name, world.size));
+    refuse(format("{}: root {} is not a rank of process group \"{}\", which has {} ranks",
+                  info.function, operation.root, world.name, world.size));
   }
   if (info.message) check_message(operation, info, world);
   const Checked checked{operation, info, world};
@@ -256,12 +260,12 @@ void check(const Operation& operation, const World& world, const Backend& backen
   checked.check_streams();
   const Tensor& common = operation.common();
   if (info.reduces && operation.reduce.kind > ReduceOp::premul_sum) {
-    refuse(format("{}: the reduction has number {}, but the last reduction has number {}",
-                  info.function, static_cast<unsigned>(operation.reduce.kind),
+    refuse(format("{}: unknown reduction {}; valid reductions are 0 to {}", info.function,
+                  static_cast<unsigned>(operation.reduce.kind),
                   static_cast<unsigned>(ReduceOp::premul_sum)));
   }
   if (info.reduces && !combines(operation.reduce, common.dtype)) {
-    refuse(format("{}: {} does not combine elements of type {}", info.function,
+    refuse(format("{}: reduction {} does not support elements of type {}", info.function,
                   name_of(operation.reduce), name_of(common.dtype)));
   }
   if (operation.timeout <= Duration{0}) {

@@ -174,7 +174,8 @@ std::optional<Failure> reason_of(const Unavailable& lost, Membership& membership
     return reason;
   }
   if (lost.missing().empty()) return std::nullopt;
-  Failure reason = failure(Code::aborted, opening + lost.what() + ", not confirmed yet");
+  Failure reason =
+      failure(Code::aborted, opening + lost.what() + ", not yet confirmed by the daemon");
   reason.missing = client::ranks_of(lost.missing());
   return reason;
 }

@@ -185,9 +185,9 @@ Result<void> agree(const BackendSetup& setup) {
   if (different.empty()) return {};
   return failure(
       Code::invalid_argument,
-      "process group \"{}\": rank 0 has backend \"{}\", but {} {} \"{}\"; give all ranks "
+      "process group \"{}\": rank 0 uses backend \"{}\", but {} {} \"{}\"; all ranks must use "
       "the same",
-      setup.world.name, names->front(), named(different), different.size() == 1 ? "has" : "have",
+      setup.world.name, names->front(), named(different), different.size() == 1 ? "uses" : "use",
       (*names)[different.front()]);
 }
 

@@ -86,9 +86,9 @@ constexpr DType dtype_of() {
     return i;
   }();
   static_assert(found < kDTypes,
-                "c10dd has no DType for this element type; it has one for float, double, "
+                "c10dd has no DType for this element type; use float, double, "
                 "c10dd::Float16, c10dd::BFloat16, std::int8_t, std::int16_t, std::int32_t, "
-                "std::int64_t, std::uint8_t and bool");
+                "std::int64_t, std::uint8_t or bool");
   return static_cast<DType>(found);
 }
 

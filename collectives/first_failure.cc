@@ -10,14 +10,14 @@
 namespace c10dd::collectives {
 namespace {
 
-/// Returns `seen` with code aborted, and with "not confirmed yet" at the end of its text.
+/// Returns `seen` with code aborted, and with "not yet confirmed" at the end of its text.
 Failure unconfirmed(const Operation& operation, Failure seen) {
   seen.code = Code::aborted;
   if (!seen.missing.empty()) {
     seen.detail = format("{} {} failed: {}: {}", name_of(operation.collective), operation.sequence,
                          collectives::described(seen.missing), seen.missing.front().doing);
   }
-  seen.detail += ", not confirmed yet";
+  seen.detail += ", not yet confirmed by the daemon";
   return seen;
 }
 

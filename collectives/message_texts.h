@@ -42,7 +42,7 @@ inline std::string message_text(const Operation& operation) {
 inline Failure message_timed_out(const Operation& operation) {
   return failure(Code::timed_out, "{} timed out after {}: {}", message_text(operation),
                  human(operation.timeout),
-                 operation.collective == Collective::recv ? "no such message came"
+                 operation.collective == Collective::recv ? "no matching message arrived"
                                                           : "the peer did not receive it");
 }
 

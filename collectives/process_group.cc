@@ -97,8 +97,8 @@ class Group final : public collectives::AbortableGroup {
     child.name = name_of_child(list);
     if (!context_.among) {
       throw_failure(failure(Code::unsupported,
-                            "new_group: process group \"{}\" has a Bootstrap of its own, through "
-                            "which only all ranks can meet; use split",
+                            "new_group: process group \"{}\" was opened with its own Bootstrap, "
+                            "whose exchanges need all ranks; use split",
                             world().name));
     }
     const collectives::Exchange exchange =
@@ -207,7 +207,7 @@ class Group final : public collectives::AbortableGroup {
   Result<std::shared_ptr<void>> allocate_bytes(std::size_t bytes, Device device) try {
     return backend_->allocate(bytes, device);
   } catch (const std::bad_alloc&) {
-    return failure(Code::unavailable, "allocate: there is no memory for {} bytes", bytes);
+    return failure(Code::unavailable, "allocate: not enough memory for {} bytes", bytes);
   }
 
   /// Returns the name of the next group with this list of ranks: several can be open at a time. All
@@ -292,9 +292,9 @@ std::vector<Tensor> split_by(const std::vector<std::size_t>& counts, const Tenso
                              const char* name, Rank size) {
   if (counts.size() != size) {
     throw_failure(failure(Code::invalid_argument,
-                          "all_to_all_single: there are {} splits of the {}, but needs {}: one for "
-                          "each rank",
-                          counts.size(), name, size));
+                          "all_to_all_single: the {} has {} splits, but must have {}, one for each "
+                          "rank",
+                          name, counts.size(), size));
   }
   std::vector<Tensor> parts;
   std::size_t begin = 0;
@@ -305,10 +305,11 @@ std::vector<Tensor> split_by(const std::vector<std::size_t>& counts, const Tenso
   }
   if (begin == tensor.count && parts.size() == counts.size()) return parts;
   const std::size_t sum = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  throw_failure(failure(Code::invalid_argument,
-                        "all_to_all_single: the sum of the splits of the {} is {}, but it has {} "
-                        "elements",
-                        name, sum, tensor.count));
+  throw_failure(
+      failure(Code::invalid_argument,
+              "all_to_all_single: the splits of the {} add up to {}, but the tensor has {} "
+              "elements",
+              name, sum, tensor.count));
 }
 
 }  // namespace
@@ -464,8 +465,8 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
     GroupContext context) {
   if (world.size == 0 || world.rank >= world.size) {
     throw_failure(failure(Code::invalid_argument,
-                          "process group \"{}\": rank {} is not below size {}", world.name,
-                          world.rank, world.size));
+                          "process group \"{}\": rank {} must be below the world size {}",
+                          world.name, world.rank, world.size));
   }
   check_options(options, world);
   if (!bootstrap) {

@@ -47,9 +47,10 @@ Failure missed(const World& world, const char* function, Duration timeout, const
     one.host = process.host;
     one.pid = process.pid;
   }
-  failed.detail = format(
-      "{} of process group \"{}\" timed out after {}: {} of {} ranks have not come: {}", function,
-      world.name, human(timeout), failed.missing.size(), world.size, described(failed.missing));
+  failed.detail =
+      format("{} of process group \"{}\" timed out after {}: {} of {} ranks have not arrived: {}",
+             function, world.name, human(timeout), failed.missing.size(), world.size,
+             described(failed.missing));
   failed.detail += ranks_in_the_job(failed.missing, world);
   return failed;
 }
@@ -72,13 +73,13 @@ World subworld(const World& parent, const std::vector<Rank>& ranks,
   const auto twice = std::ranges::adjacent_find(sorted);
   if (twice != sorted.end()) refuse(parent, format("rank {} is in the list twice", *twice));
   if (!sorted.empty() && sorted.back() >= parent.size) {
-    refuse(parent, format("rank {} is not below the size {}", sorted.back(), parent.size));
+    refuse(parent, format("rank {} must be below the world size {}", sorted.back(), parent.size));
   }
   const auto own = std::ranges::find(ranks, parent.rank);
   if (own == ranks.end()) {
-    refuse(parent,
-           format("this rank, {}, is not in the list; only the members of the new group call it",
-                  parent.rank));
+    refuse(parent, format("this rank ({}) is not in the list; only the members of the new group "
+                          "may call new_group",
+                          parent.rank));
   }
   World world{.rank = static_cast<Rank>(own - ranks.begin()),
               .size = static_cast<Rank>(ranks.size()),

@@ -56,8 +56,9 @@ struct Tensor {
 template <class T>
 Tensor tensor_of(T* data, std::size_t count) {
   if constexpr (std::is_const_v<T>) {
-    static_assert(!std::is_const_v<T>,
-                  "c10dd::tensor_of needs memory that a collective may write into: this is const");
+    static_assert(
+        !std::is_const_v<T>,
+        "c10dd::tensor_of needs writable memory for the collective: this memory is const");
     return {};
   } else {
     return Tensor{.data = data, .count = count, .dtype = dtype_of<T>()};
@@ -83,8 +84,8 @@ template <class T>
 Tensor tensor_of(const std::vector<T>&) {
   static_assert(
       !std::is_same_v<T, T>,
-      "c10dd::tensor_of needs a vector that outlives the collective and that it may write into: "
-      "this one is a temporary or const");
+      "c10dd::tensor_of needs a writable vector that outlives the collective: this vector is a "
+      "temporary or const");
   return {};
 }
 

@@ -68,7 +68,7 @@ std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall
 }
 
 constexpr const char* kNoCall =
-    "in no call of this group, or in one for less than half its time-out";
+    "in no collective of this group, or in one that started less than half a time-out ago";
 
 /// A rank is silent if it has not published a call. Returns the silent ranks in `awaited` (the
 /// ranks for which the backend was waiting) or, if there are none, all silent ranks.
@@ -95,7 +95,7 @@ std::string who_is_where(const PublishedCalls& calls,
   }
   std::string text;
   for (const SharedCall& one : calls.calls) text += who_is_in(one, processes);
-  if (calls.skipped > 0) text += format("; others in {} more calls", calls.skipped);
+  if (calls.skipped > 0) text += format("; other ranks are in {} more calls", calls.skipped);
   if (calls.silent.count > 0) text += format("; {} {}", subject(calls.silent, processes), kNoCall);
   return text;
 }

@@ -125,8 +125,8 @@ asio::awaitable<HttpReply> Forwarder::forward(const HttpRequest& request, const 
   if (in_flight_ >= kAtOnce) {
     metrics_.forwarded("busy");
     co_return no_reply(503, Code::unavailable,
-                       format("the daemon at {} serves the job, and {} requests are passed on at "
-                              "this moment, limit {}; ask again, or ask that daemon",
+                       format("the daemon at {} serves the job, but {} requests are already being "
+                              "forwarded, limit {}; try again, or ask that daemon",
                               name, in_flight_, kAtOnce));
   }
   const Slot slot(in_flight_);
@@ -138,13 +138,13 @@ asio::awaitable<HttpReply> Forwarder::forward(const HttpRequest& request, const 
   const std::string at = printable(exchange.address, 256);
   const std::string doubt =
       exchange.connected && request.method != "GET" && request.method != "HEAD"
-          ? "; whether it has done what was asked is not known"
+          ? "; the request may or may not have been carried out"
           : "";
   if (first.index() == 1) {
     metrics_.forwarded("timed_out");
     co_return no_reply(504, Code::timed_out,
-                       format("the daemon at {} serves the job, and has not replied to the daemon "
-                              "at {} within {} s{}",
+                       format("the daemon at {} serves the job, but did not reply to the daemon at "
+                              "{} within {} s{}",
                               at, self_, kTimeout.count(), doubt));
   }
   if (exchange.failed == http::error::body_limit) {
@@ -157,7 +157,7 @@ asio::awaitable<HttpReply> Forwarder::forward(const HttpRequest& request, const 
   if (exchange.failed) {
     metrics_.forwarded("unreachable");
     co_return no_reply(502, Code::unavailable,
-                       format("the daemon at {} serves the job, and the daemon at {} got no reply "
+                       format("the daemon at {} serves the job, but the daemon at {} got no reply "
                               "from it: {}{}",
                               at, self_, exchange.failed.message(), doubt));
   }

@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
     spdlog::set_level(spdlog::level::from_str(parsed.options.log_level));
     return c10dd::daemon::Server(std::move(parsed.options)).run();
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "c10dd: unexpected: %s\n", e.what());
+    std::fprintf(stderr, "c10dd: unexpected error: %s\n", e.what());
     return c10dd::exit_code::kBug;
   }
 }

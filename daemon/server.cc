@@ -260,15 +260,15 @@ void Server::warn_of_loopback() const {
     log_warn(
         "event=listens_on_loopback_only listen={} detail={}", listened(*listener_),
         Sentence{"the name " + printable(options_.listen_host, limits::kNameShown) +
-                 " has no other address on this machine, so other machines cannot connect; give "
-                 "--listen an address, or 0.0.0.0"});
+                 " resolves only to loopback on this machine, so other machines cannot connect; "
+                 "give --listen an address, or 0.0.0.0"});
   }
   if (listener_->is_loopback()) return;
   for (const std::string& address : advertised(options_)) {
     if (!is_loopback(split_address(address)->host)) continue;
     log_warn("event=advertises_loopback address={} detail={}", address,
-             Sentence{"the clients and daemons of other machines cannot connect to it; give "
-                      "--advertise an address of this machine that they reach"});
+             Sentence{"clients and daemons on other machines cannot connect to this address; set "
+                      "--advertise to an address of this machine that they can reach"});
   }
 }
 

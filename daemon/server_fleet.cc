@@ -40,7 +40,7 @@ Failure would_end(const std::string& job, const std::string& run, std::size_t co
   const std::string shown = printable(job, limits::kNameBytes);
   std::string text = format(
       "move: run {} of job \"{}\" has {} connection{} of unmodified PyTorch, which does not "
-      "connect again: a move would end it; wait until it has ended",
+      "reconnect: a move would end the run; wait until it has ended",
       run.empty() ? "\"\"" : printable(run, limits::kNameBytes), shown, connections,
       connections == 1 ? "" : "s");
   if (core::is_plain_name(run)) {
@@ -172,7 +172,7 @@ asio::awaitable<Result<JobPlaces>> ServerOperations::places_of(const std::string
     Result<JobPlaces> places = co_await look_for(job);
     if (places || places.error().code != Code::not_owner) co_return places;
     if (looks == kDirectoryReads)
-      co_return core::unavailable(places.error().detail + "; ask again");
+      co_return core::unavailable(places.error().detail + "; try again");
   }
 }
 
@@ -203,7 +203,7 @@ asio::awaitable<Result<JobPlaces>> ServerOperations::look_for(const std::string&
     runs = std::move(newer);
   }
   if (owners.size() != runs.size()) {
-    co_return core::unavailable("the directory of jobs changes all the time; ask again");
+    co_return core::unavailable("the job directory changed each time it was read; try again");
   }
   const core::RunOwners where = core::run_owners(runs, owners, *directory.fleet());
   if (where.undecided) co_return *where.undecided;
@@ -245,8 +245,8 @@ asio::awaitable<Result<MoveReport>> ServerOperations::move_job(const std::string
   const std::string shown = printable(job, limits::kNameBytes);
   if (!directory.fleet()) {
     co_return failure(Code::unsupported,
-                      "move: this daemon shares its engine {} with no other, so job \"{}\" cannot "
-                      "be moved to {}",
+                      "move: the engine {} of this daemon is not shared, so job \"{}\" cannot be "
+                      "moved to {}",
                       of_.host.engine_name(), shown, printable(to, limits::kNameBytes));
   }
   const std::function<std::vector<std::pair<std::string, std::size_t>>(Shard&)> count =
@@ -257,7 +257,7 @@ asio::awaitable<Result<MoveReport>> ServerOperations::move_job(const std::string
   std::erase_if(numbers, core::is_volatile_number);
   if (numbers.empty() && is_stored(job)) {
     Failure why = core::unavailable(
-        format("move: job \"{}\" is being moved or claimed by another daemon; ask again", shown));
+        format("move: job \"{}\" is being moved or claimed by another daemon; try again", shown));
     why.retry_after = std::chrono::seconds(1);
     co_return why;
   }
@@ -275,7 +275,7 @@ asio::awaitable<Result<MoveReport>> ServerOperations::move_job(const std::string
   if (!target) co_return target.error();
   MoveReport report{job, to, {}, {}};
   if (target->process == directory.fleet()->self()) {
-    report.note = format("nothing to do: the daemon at {} serves job \"{}\" already", to, shown);
+    report.note = format("nothing to do: the daemon at {} already serves job \"{}\"", to, shown);
     co_return report;
   }
   for (const NamedRun& run : directory.runs(job)) {

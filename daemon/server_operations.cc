@@ -98,7 +98,7 @@ asio::awaitable<std::vector<core::RunReport>> ServerOperations::runs_of(const st
 Result<void> ServerOperations::end_run(const std::string& job, const std::string& run) {
   if (const auto launches = of_.launches.find(job)) return launches->end(run);
   return failure(Code::not_found,
-                 "run \"{}\" of job \"{}\" cannot be ended: the job has no launches of PyTorch; "
+                 "run \"{}\" of job \"{}\" cannot be ended: the job has no PyTorch launches; "
                  "end its processes",
                  printable(run, limits::kNameBytes), printable(job, limits::kNameBytes));
 }

@@ -74,9 +74,9 @@ void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>&
     if (all[rank * 2 + 1] != all[1]) different.push_back(rank);
   }
   if (!fewer_or_more.empty()) {
-    throw InvalidArgument(
-        format("{} has {} parameters, rank 0 has {}; build the same model on every rank",
-               collectives::named(fewer_or_more), all[fewer_or_more.front() * 2], all[0]));
+    throw InvalidArgument(format(
+        "the model has {} parameters on {}, but {} on rank 0; build the same model on every rank",
+        all[fewer_or_more.front() * 2], collectives::named(fewer_or_more), all[0]));
   }
   if (different.empty()) return;
   // All ranks compare the same hashes, so either all ranks or none reach this second collective.
@@ -85,7 +85,7 @@ void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>&
   std::size_t first = 0;
   while (first + 1 < hashes.size() && each[row + first] == each[first]) ++first;
   throw InvalidArgument(
-      format("parameters of {} differ from rank 0; the first that differs is number {} ({} here); "
+      format("the parameters of {} differ from rank 0, first in parameter {} ({} on this rank); "
              "build the same model on every rank",
              collectives::named(different), first, described(parameters[first])));
 }

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 std::size_t to_bytes(double megabytes) {
   if (!(megabytes > 0) || megabytes > 1e6) {  // the negation also refuses NaN
     throw InvalidArgument(
-        format("bucket cap of {:f} MB: must be above 0 and at most 1000000 MB", megabytes));
+        format("the bucket cap is {:f} MB, but must be above 0 and at most 1000000 MB", megabytes));
   }
   return std::max<std::size_t>(static_cast<std::size_t>(megabytes * (1 << 20)), 1);
 }
@@ -70,9 +70,9 @@ struct Reducer::State {
       const Tensor& value = parameters[i].value;
       if (gradient.data == nullptr) continue;
       if (gradient.count != value.count || gradient.dtype != value.dtype) {
-        throw InvalidArgument(format("parameter {}: gradient has {} x {}, but value has {} x {}",
-                                     named(i), gradient.count, name_of(gradient.dtype), value.count,
-                                     name_of(value.dtype)));
+        throw InvalidArgument(format(
+            "parameter {}: the gradient has {} {} elements, but the value has {} {}", named(i),
+            gradient.count, name_of(gradient.dtype), value.count, name_of(value.dtype)));
       }
     }
   }
@@ -81,8 +81,8 @@ struct Reducer::State {
     const auto& [name, value, shape, gradient] = parameters[index];
     if (value.dtype != DType::float32 && value.dtype != DType::float64) {
       throw InvalidArgument(
-          format("parameter {} has the type {}: the average of integers would be truncated; use "
-                 "float32 or float64",
+          format("parameter {} has type {}, but the reducer averages only float32 and float64; "
+                 "convert it",
                  named(index), name_of(value.dtype)));
     }
     std::string extents;
@@ -95,7 +95,7 @@ struct Reducer::State {
     if (elements == value.count) return;
     throw InvalidArgument(format(
         "parameter {} has shape [{}], but its value has {} elements; the product of the shape must "
-        "be the number of elements",
+        "equal the number of elements",
         named(index), extents, value.count));
   }
 
@@ -217,7 +217,7 @@ Reducer::Reducer(ProcessGroup& group, std::vector<Parameter> parameters, Reducer
 Reducer::~Reducer() {
   try {
     const bool in_step = std::ranges::find(state_->marked, true) != state_->marked.end();
-    if (in_step) state_->give_up("its reducer was destroyed in a step: " + state_->unmarked());
+    if (in_step) state_->give_up("its reducer was destroyed during a step: " + state_->unmarked());
     state_->wait_for_all();
   } catch (const std::exception&) {
     // A destructor cannot report a failure. finish() reports failures to the trainer.

@@ -285,11 +285,11 @@ Result<void> decode_into(T& value, std::string_view in, Blobs blobs = Blobs::own
   Reader reader(in, blobs);
   reader.get_fields(value);
   if (reader.too_many() != 0) {
-    return failure(Code::too_large, "list is too long: {} elements, limit {}", reader.too_many(),
+    return failure(Code::too_large, "a list has {} elements, limit {}", reader.too_many(),
                    limits::kListElements);
   }
   if (!reader.ok()) {
-    return failure(Code::malformed, "malformed message: field cut short at byte {} of {}",
+    return failure(Code::malformed, "malformed message: the field at byte {} of {} is cut short",
                    reader.offset(), in.size());
   }
   return {};

@@ -47,7 +47,8 @@ class HiredisReader {
     void* reply = nullptr;
     if (redisReaderGetReply(reader_.get(), &reply) != REDIS_OK) {
       if (elements_.refused == 0) return failure(Code::malformed, foreign_text(reader_->errstr));
-      return failure(Code::too_large, "the reply has an array of {} elements, limit {} in all",
+      return failure(Code::too_large,
+                     "the reply has an array of {} elements, limit {} for all its arrays together",
                      elements_.refused, elements_max_);
     }
     if (reply != nullptr) {

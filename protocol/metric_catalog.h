@@ -21,56 +21,61 @@ struct Info {
   std::string_view help;
 };
 
-inline constexpr Info kBuildInfo{"c10dd_build_info", Kind::gauge, "version,engine,durability",
-                                 "Constant 1, with what is running"};
+inline constexpr Info kBuildInfo{
+    "c10dd_build_info", Kind::gauge, "version,engine,durability",
+    "Constant 1; the labels name the running version, engine and durability"};
 inline constexpr Info kUptime{"c10dd_start_time_seconds", Kind::gauge, "",
                               "Unix time when the daemon began to serve"};
 inline constexpr Info kReady{"c10dd_ready", Kind::gauge, "",
-                             "1 when the daemon serves requests, as /readyz says"};
+                             "1 while the daemon serves requests, as /readyz reports"};
 inline constexpr Info kConnections{"c10dd_connections", Kind::gauge, "protocol",
                                    "Open connections"};
 inline constexpr Info kConnectionsAccepted{"c10dd_connections_accepted_total", Kind::counter,
                                            "protocol", "Connections whose protocol was recognised"};
 inline constexpr Info kConnectionsClosed{"c10dd_connections_closed_total", Kind::counter,
                                          "protocol,reason", "Connections ended, by reason"};
-inline constexpr Info kConnectionBytes{
-    "c10dd_connection_bytes", Kind::gauge, "",
-    "Bytes of unfinished frames and unread replies above 64 KiB, of all connections together"};
-inline constexpr Info kProtocolErrors{"c10dd_protocol_errors_total", Kind::counter, "protocol,code",
-                                      "Frames and requests refused before apply"};
+inline constexpr Info kConnectionBytes{"c10dd_connection_bytes", Kind::gauge, "",
+                                       "Bytes that all connections together hold in unfinished "
+                                       "frames and unread replies above 64 KiB"};
+inline constexpr Info kProtocolErrors{
+    "c10dd_protocol_errors_total", Kind::counter, "protocol,code",
+    "Frames and requests that were refused before they had an effect"};
 inline constexpr Info kRequests{"c10dd_store_requests_total", Kind::counter, "protocol,op",
                                 "Requests by operation"};
 inline constexpr Info kRequestFailures{"c10dd_store_request_failures_total", Kind::counter,
                                        "op,code", "Requests answered with a failure"};
 inline constexpr Info kRequestDuration{
     "c10dd_store_request_duration_seconds", Kind::histogram, "op",
-    "Request decoded to reply released, of operations that do not block"};
+    "Time from the decoded request to the released reply, for operations that do not block"};
 inline constexpr Info kWaitDuration{"c10dd_store_wait_duration_seconds", Kind::histogram,
-                                    "op,outcome", "Blocked time of waiting operations"};
+                                    "op,outcome",
+                                    "Time for which operations that wait were blocked"};
 inline constexpr Info kWaiters{"c10dd_store_waiters", Kind::gauge, "train_job",
-                               "Requests blocked now"};
+                               "Requests that are blocked now"};
 inline constexpr Info kKeys{"c10dd_store_keys", Kind::gauge, "train_job", "Live keys"};
 inline constexpr Info kValueBytes{"c10dd_store_value_bytes", Kind::gauge, "train_job",
                                   "Bytes of live keys and values"};
 inline constexpr Info kJobs{"c10dd_jobs", Kind::gauge, "", "Jobs loaded in this daemon"};
 inline constexpr Info kJobsOwned{
     "c10dd_jobs_owned", Kind::gauge, "",
-    "Runs of jobs that this daemon owns and serves; without those that live in memory only"};
-inline constexpr Info kTakeovers{"c10dd_takeovers_total", Kind::counter, "",
-                                 "Claims of jobs whose owner was silent for its lease"};
-inline constexpr Info kDeposed{"c10dd_deposed_total", Kind::counter, "",
-                               "Jobs that were dropped because another daemon had claimed them"};
+    "Runs of jobs that this daemon owns and serves, except runs that exist only in memory"};
+inline constexpr Info kTakeovers{
+    "c10dd_takeovers_total", Kind::counter, "",
+    "Jobs that this daemon has claimed because the lease of their owner had expired"};
+inline constexpr Info kDeposed{
+    "c10dd_deposed_total", Kind::counter, "",
+    "Jobs that this daemon has dropped because another daemon had claimed them"};
 inline constexpr Info kMoves{"c10dd_moves_total", Kind::counter, "",
-                             "Jobs that this daemon has handed to another on request"};
+                             "Jobs that this daemon has handed to another daemon on request"};
 inline constexpr Info kLeaseHeld{
     "c10dd_lease_held", Kind::gauge, "",
-    "1 while this daemon may serve jobs: its lease holds, or no other daemon shares the engine"};
-inline constexpr Info kLeaseLeft{
-    "c10dd_lease_left_seconds", Kind::gauge, "",
-    "Until the lease ends without another heartbeat; negative: since it has ended; 0: no lease"};
+    "1 while this daemon may serve jobs: its lease is valid, or no other daemon shares the engine"};
+inline constexpr Info kLeaseLeft{"c10dd_lease_left_seconds", Kind::gauge, "",
+                                 "Time until the lease expires without a new heartbeat; negative: "
+                                 "since it expired; 0: no lease"};
 inline constexpr Info kDaemonSilence{
     "c10dd_daemon_silence_seconds", Kind::gauge, "daemon",
-    "How long no heartbeat of another daemon of the fleet was read, by its first address"};
+    "Time since a heartbeat of this other daemon was read; the label is its first address"};
 inline constexpr Info kForwards{
     "c10dd_forwarded_requests_total", Kind::counter, "outcome",
     "HTTP requests that were passed on to the daemon that serves the job"};
@@ -79,22 +84,24 @@ inline constexpr Info kEndpoints{"c10dd_endpoints", Kind::gauge, "",
 inline constexpr Info kSessions{"c10dd_sessions", Kind::gauge, "train_job",
                                 "Sessions with a connection"};
 inline constexpr Info kMembers{"c10dd_members", Kind::gauge, "train_job",
-                               "Members of newest generations that are here"};
+                               "Members of the newest generations that are present"};
 inline constexpr Info kMembersMissing{
     "c10dd_members_missing", Kind::gauge, "train_job",
-    "Members of newest generations that are lost or have left, and are not replaced"};
+    "Members of the newest generations that are lost or have left, and were not replaced"};
 inline constexpr Info kGenerations{"c10dd_generations_total", Kind::counter, "train_job,outcome",
-                                   "Generations of groups that have formed, and that have ended"};
+                                   "Generations of groups that have formed or ended"};
 inline constexpr Info kReplayedReplies{
     "c10dd_replayed_replies_total", Kind::counter, "",
     "Repeated requests answered from their stored reply instead of being applied again"};
-inline constexpr Info kBarriersPending{"c10dd_barriers_pending", Kind::gauge, "train_job",
-                                       "Barriers and exchanges with some but not all ranks"};
-inline constexpr Info kBarrierSpread{"c10dd_barrier_arrival_spread_seconds", Kind::histogram,
-                                     "train_job",
-                                     "First to last arrival of a released barrier or exchange"};
+inline constexpr Info kBarriersPending{
+    "c10dd_barriers_pending", Kind::gauge, "train_job",
+    "Barriers and exchanges at which some but not all ranks have arrived"};
+inline constexpr Info kBarrierSpread{
+    "c10dd_barrier_arrival_spread_seconds", Kind::histogram, "train_job",
+    "Time from the first to the last arrival at a released barrier or exchange"};
 inline constexpr Info kCommitDuration{"c10dd_engine_commit_duration_seconds", Kind::histogram,
-                                      "engine", "One group commit, handed over to durable"};
+                                      "engine",
+                                      "Time that the engine took to make one group commit durable"};
 inline constexpr Info kCommitRows{"c10dd_engine_commit_rows", Kind::histogram, "engine",
                                   "Rows in one group commit"};
 inline constexpr Info kCommitFailures{"c10dd_engine_commit_failures_total", Kind::counter,
@@ -102,30 +109,32 @@ inline constexpr Info kCommitFailures{"c10dd_engine_commit_failures_total", Kind
                                       "Commits that were fenced, lost, absent or unknown"};
 inline constexpr Info kOldestCommit{
     "c10dd_engine_oldest_commit_seconds", Kind::gauge, "engine",
-    "Age of the oldest commit that has not ended; 0 when there is none"};
+    "Age of the oldest commit that has not ended; 0 if there is none"};
 inline constexpr Info kEngineUp{"c10dd_engine_up", Kind::gauge, "engine",
                                 "1 when the engine is open"};
 inline constexpr Info kDiskFree{"c10dd_disk_free_bytes", Kind::gauge, "",
-                                "Free on the disk that the state is on"};
-inline constexpr Info kDiskFull{"c10dd_disk_full", Kind::gauge, "",
-                                "1 when growth is refused for want of room on that disk"};
+                                "Free bytes on the disk that holds the state"};
+inline constexpr Info kDiskFull{
+    "c10dd_disk_full", Kind::gauge, "",
+    "1 while requests that grow the state are refused because its disk is nearly full"};
 inline constexpr Info kCollectiveDuration{"c10dd_collective_duration_seconds", Kind::histogram,
                                           "train_job,process_group,collective,backend",
-                                          "Time in the backend, from its start of a collective to "
-                                          "the end, as the ranks measured it"};
+                                          "Time from when the backend starts a collective until it "
+                                          "ends, as measured by the ranks"};
 inline constexpr Info kCollectiveQueue{"c10dd_collective_queue_seconds", Kind::histogram,
                                        "train_job,process_group,collective,backend",
-                                       "Time that an issued collective waited for its turn on its "
-                                       "rank, before the backend started it"};
+                                       "Time that an issued collective waited on its rank until "
+                                       "the backend started it"};
 inline constexpr Info kCollectivesInFlight{
     "c10dd_collectives_in_flight", Kind::gauge, "train_job",
-    "Collectives that ranks have issued and that have not ended, as of the ranks' last reports"};
-inline constexpr Info kCollectivePayload{"c10dd_collective_payload_bytes_total", Kind::counter,
-                                         "train_job,process_group,collective,backend",
-                                         "Algorithm bytes, counted as nccl-tests does"};
+    "Collectives that ranks have issued and that have not ended, by the ranks' last reports"};
+inline constexpr Info kCollectivePayload{
+    "c10dd_collective_payload_bytes_total", Kind::counter,
+    "train_job,process_group,collective,backend",
+    "Payload bytes of collectives (the algorithm bytes of nccl-tests)"};
 inline constexpr Info kCollectiveBus{"c10dd_collective_bus_bytes_total", Kind::counter,
                                      "train_job,process_group,collective,backend",
-                                     "Payload bytes times the bus factor"};
+                                     "Payload bytes times the bus factor of nccl-tests"};
 inline constexpr Info kCollectiveFailures{"c10dd_collective_failures_total", Kind::counter,
                                           "train_job,process_group,collective,backend",
                                           "Collectives that did not complete"};
@@ -134,7 +143,8 @@ inline constexpr Info kCpu{"process_cpu_seconds_total", Kind::counter, "",
 inline constexpr Info kResident{"process_resident_memory_bytes", Kind::gauge, "",
                                 "Resident memory of the daemon"};
 inline constexpr Info kOpenFds{"process_open_fds", Kind::gauge, "", "Open file descriptors"};
-inline constexpr Info kMaxFds{"process_max_fds", Kind::gauge, "", "Limit of open file descriptors"};
+inline constexpr Info kMaxFds{"process_max_fds", Kind::gauge, "",
+                              "Maximum number of open file descriptors"};
 
 inline constexpr std::array kAll = {kBuildInfo,
                                     kUptime,

@@ -53,7 +53,7 @@ Result<std::optional<Frame<Header>>> cut(std::string_view in, std::size_t limit)
   const std::size_t length = frame.header.length;
   frame.size = Header::kSize + length;
   if (length > limit) {
-    cut = failure(Code::too_large, "frame too large: body of {} bytes, limit {}", length, limit);
+    cut = failure(Code::too_large, "the body of the frame has {} bytes, limit {}", length, limit);
   } else if (in.size() < frame.size) {
     cut->reset();
   } else {
@@ -193,13 +193,14 @@ Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_v
     wire::Reader reader(body);
     reader.get_fields(reason);
     if (!reader.ok() || reason.code == Code::ok) {
-      return failure(Code::malformed, "a reply frame contains a malformed failure");
+      return failure(Code::malformed, "the failure in a reply frame is malformed");
     }
     reply = std::move(reason);
     return {};
   }
   if (kind != ReplyHeader::Kind::reply) {
-    return failure(Code::malformed, "frame of unknown kind {}", static_cast<int>(kind));
+    return failure(Code::malformed, "the reply frame has the unknown kind {}",
+                   static_cast<int>(kind));
   }
   Result<void> result = failure(Code::unknown_op, "reply to an unknown operation: code {}", op);
   for_each_op([&]<class Op>(std::type_identity<Op>) {

@@ -22,11 +22,11 @@ Result<RelayFrame> decode_relay(std::string_view body) {
   if (!frame) return frame;
   if (frame->legacy > tcpstore::LegacyClients::l1) {
     return failure(Code::malformed,
-                   "frame of a relay: {} is no setting for old clients, 0 to 2 are",
+                   "the relay frame has the unknown setting {} for old clients: use 0 to 2",
                    static_cast<unsigned>(frame->legacy));
   }
   if (frame->job.empty() || frame->peer.empty()) {
-    return failure(Code::malformed, "frame of a relay: it names no {}",
+    return failure(Code::malformed, "the relay frame does not name a {}",
                    frame->job.empty() ? "job" : "client");
   }
   return frame;
@@ -48,7 +48,10 @@ Result<std::optional<RelayReply>> cut_relay_reply(std::string_view in) {
   Reply refusal;
   const Result<void> decoded = decode_reply(Hello::op.code, header.kind, (*frame)->body, refusal);
   if (!decoded) return decoded.error();
-  if (refusal) return failure(Code::malformed, "reply to another request: op code {}", header.op);
+  if (refusal) {
+    return failure(Code::malformed,
+                   "expected a reply to the relay frame, but this reply has op code {}", header.op);
+  }
   reply.taken = refusal.error();
   return reply;
 }

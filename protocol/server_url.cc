@@ -35,15 +35,15 @@ Result<ServerUrl> parse_server_url(std::string_view text) {
   const std::string_view path = text.substr(2 + authority.size());
   ServerUrl url;
   if (!take_login(authority, url)) {
-    return bad_url("the part before the @ is not [user]:password, with / @ : % written as %XX");
+    return bad_url("the part before the @ must be [user]:password, with / @ : % written as %XX");
   }
   const Result<AddressParts> parts = split_address(authority);
   // The text of this failure quotes the address, so it must not be passed on.
-  if (!parts) return bad_url("the part after // is not host:port, or [host]:port for IPv6");
+  if (!parts) return bad_url("the server's address must be host:port, or [host]:port for IPv6");
   url.host = parts->host;
   if (parts->port) {
     const auto port = parse_number<std::uint16_t>(*parts->port);
-    if (!port || *port == 0) return bad_url("the port is not an integer from 1 to 65535");
+    if (!port || *port == 0) return bad_url("the port must be an integer from 1 to 65535");
     url.port = *port;
   }
   if (!path.empty()) url.path = path.substr(1);

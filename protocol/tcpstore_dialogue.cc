@@ -157,7 +157,7 @@ void TcpStoreDialogue::submit(Query query, bool silent, const Request& request, 
   blocked_.push_back({sequence, query});
   if (blocked_.size() <= limits::kSessionWindow) return;
   ending_ = true;
-  over_ = failure(Code::window_exceeded, "too many waits on one connection: {}, limit {}",
+  over_ = failure(Code::window_exceeded, "the connection has {} blocked waits, limit {}",
                   blocked_.size(), limits::kSessionWindow);
 }
 
@@ -344,7 +344,8 @@ bool TcpStoreDialogue::write_values(Slot& slot, const ValuePage& page, Bytes& ou
   auto& request = std::get<ReadValues>(slot.extra->page);
   if (page.values.empty() || page.next != request.first + page.values.size()) {
     ending_ = true;
-    over_ = failure(Code::internal, "multi_get: a page from key {} has {} values and ends at {}",
+    over_ = failure(Code::internal,
+                    "multi_get: the page from key {} on has {} values, but ends at key {}",
                     request.first, page.values.size(), page.next);
     return true;
   }
@@ -364,8 +365,8 @@ bool TcpStoreDialogue::write_keys(Slot& slot, const KeyPage& page, Bytes& out) {
   held_ += extra.keys.size() - before;
   if (extra.keys.size() > limits::kTcpStoreMessageBytes) {
     ending_ = true;
-    over_ = failure(Code::too_large, "list_keys: {} keys have more than {} bytes, limit {}",
-                    extra.count, limits::kTcpStoreMessageBytes, limits::kTcpStoreMessageBytes);
+    over_ = failure(Code::too_large, "list_keys: the first {} keys exceed the limit of {} bytes",
+                    extra.count, limits::kTcpStoreMessageBytes);
     return true;
   }
   paged_ = more_ = page.more;

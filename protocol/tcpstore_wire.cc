@@ -142,9 +142,10 @@ std::optional<std::uint8_t> code_of(Query query, Dialect dialect) {
 
 // ---- messages ----------------------------------------------------------------------------------
 
-Failure MessageCutter::too_large(std::string_view what, std::uint64_t value,
+Failure MessageCutter::too_large(std::string_view what, std::uint64_t value, std::string_view unit,
                                  std::uint64_t limit) const {
-  return failure(Code::too_large, "{}: {}: {}, limit {}", name_of(query_), what, value, limit);
+  return failure(Code::too_large, "{}: the {} has {} {}, limit {}", name_of(query_), what, value,
+                 unit, limit);
 }
 
 Result<bool> MessageCutter::cut(std::string_view in) {
@@ -242,13 +243,13 @@ Result<bool> MessageCutter::read_fields(std::string_view in) {
       const std::size_t size = field == Field::word ? sizeof(std::uint32_t) : kLength;
       if (!has(in, size)) return false;
       if (query_ == Query::validate && load<std::uint32_t>(in, at_) != kMagic) {
-        return failure(Code::malformed, "validate: got {:#010x}, not {:#010x}",
+        return failure(Code::malformed, "validate: the magic number is {:#010x}, expected {:#010x}",
                        load<std::uint32_t>(in, at_), kMagic);
       }
       if (field == Field::keys || field == Field::pairs) {
         const auto count = load<std::uint64_t>(in, at_);
         if (count > limits::kKeysPerRequest) {
-          return too_large("too many keys", count, limits::kKeysPerRequest);
+          return too_large("message", count, "keys", limits::kKeysPerRequest);
         }
         left_ = field == Field::pairs ? 2 * count : count;
       }
@@ -264,10 +265,10 @@ Result<bool> MessageCutter::read_text(std::string_view in, bool is_key) {
   if (!has(in, kLength)) return false;
   const auto length = load<std::uint64_t>(in, at_);
   const std::size_t limit = is_key ? limits::kKeyBytes : limits::kValueBytes;
-  if (length > limit) return too_large(is_key ? "key too long" : "value too long", length, limit);
+  if (length > limit) return too_large(is_key ? "key" : "value", length, "bytes", limit);
   const std::size_t end = at_ + kLength + length;
   if (end > limits::kTcpStoreMessageBytes) {
-    return too_large("message too long", end, limits::kTcpStoreMessageBytes);
+    return too_large("message", end, "bytes", limits::kTcpStoreMessageBytes);
   }
   if (!has(in, kLength + length)) return false;
   at_ = end;
@@ -448,8 +449,8 @@ Result<std::optional<ServerReply>> cut_reply(std::string_view in, Query query, s
   for (; texts > 0 && fields.complete(); --texts) reply.texts.push_back(fields.text());
   if (fields.excess() > 0) {
     return failure(Code::too_large,
-                   "the reply to {} has {} bytes and a text of {}, limit {} in all", name_of(query),
-                   fields.size(), fields.excess(), limits::kForeignReplyBytes);
+                   "the reply to {} has {} bytes before a text of {} bytes, limit {} in total",
+                   name_of(query), fields.size(), fields.excess(), limits::kForeignReplyBytes);
   }
   if (!fields.complete()) return std::optional<ServerReply>();
   reply.size = fields.size();

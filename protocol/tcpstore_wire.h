@@ -139,7 +139,8 @@ class MessageCutter {
   Result<bool> read_fields(std::string_view in);
   Result<bool> read_text(std::string_view in, bool is_key);
   bool has(std::string_view in, std::size_t bytes);
-  Failure too_large(std::string_view what, std::uint64_t value, std::uint64_t limit) const;
+  Failure too_large(std::string_view what, std::uint64_t value, std::string_view unit,
+                    std::uint64_t limit) const;
 
   const LegacyClients legacy_;
   Dialect dialect_ = Dialect::unknown;

@@ -88,7 +88,7 @@ std::string sentence(const MissingRank& missing) {
   const std::string rank = format("rank {}", missing.rank);
   if (missing.cause == Cause::never_connected) return rank + " never connected";
   if (missing.cause == Cause::absent && missing.host.empty()) {
-    return rank + " has arrived, but has not come back since the daemon loaded the job";
+    return rank + " has arrived, but has not reconnected since the daemon loaded the job";
   }
   const std::string who =
       format("{} on host {} ({})", rank, printable(missing.host, limits::kNameBytes),

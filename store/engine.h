@@ -216,16 +216,18 @@ class Engine {
   /// it before; nobody else gets it meanwhile. Only for shared engines. Fails with not_owner if the
   /// epoch is fenced.
   virtual Result<void> hand_over(const Ownership& owner, std::uint64_t process) {
-    return failure(Code::unsupported, "job {}: engine {} is not shared; process {}", owner.job,
-                   name(), process);
+    return failure(Code::unsupported,
+                   "job {} cannot be handed to process {}: engine {} is not shared", owner.job,
+                   process, name());
   }
 
   /// Removes the rows of a job, and all else that the engine keeps for it, if job 0 has `mark`. The
   /// directory must no longer have the entry of the job, so that nobody can claim it. Does nothing
   /// if the mark is not there. Only for shared engines.
   virtual Result<void> forget(JobNumber job, const Precondition& mark) {
-    return failure(Code::unsupported, "job {}: engine {} is not shared; mark {}", job, name(),
-                   mark.key);
+    return failure(Code::unsupported,
+                   "job {} with mark {} cannot be removed: engine {} is not shared", job, mark.key,
+                   name());
   }
 
   /// Identifies the server of a shared engine, for the comparison with Fleet::server(). A server
@@ -292,8 +294,8 @@ class Engine {
   /// rolled_back() says that the state comes from a checkpoint. May run on any thread, at the same
   /// time as other calls.
   virtual Result<void> checkpoint(const std::string& path) const {
-    return failure(Code::unsupported, "checkpoint {}: engine {} has no files of its own to copy",
-                   path, name());
+    return failure(Code::unsupported, "checkpoint {}: engine {} has no files to copy", path,
+                   name());
   }
 };
 

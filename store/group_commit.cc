@@ -127,7 +127,7 @@ class GroupCommit::Impl {
     if (std::exchange(copying_, true)) {
       lock.unlock();
       on_done(failure(Code::unavailable,
-                      "checkpoint {}: another checkpoint is being written; retry", path));
+                      "checkpoint {}: another checkpoint is being written; retry later", path));
       return;
     }
     // The previous checkpoint is complete, but the thread that made it may still be running. The

@@ -39,8 +39,8 @@ inline Failure not_owner(const Ownership& owner) {
 /// The failure of a claim whose precondition is missing.
 inline Failure precondition_failed(JobNumber job) {
   return failure(Code::state_rolled_back,
-                 "job {} cannot be claimed: the engine does not have the directory of jobs that "
-                 "this daemon has read; its state was erased or replaced",
+                 "job {} cannot be claimed: the engine no longer has the job directory that this "
+                 "daemon has read; its state was erased or replaced",
                  job);
 }
 

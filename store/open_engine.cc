@@ -104,7 +104,7 @@ Result<std::unique_ptr<Fleet>> open_fleet(std::string_view url,
     return open_redis_fleet(url, std::min<Duration>(patience, std::chrono::seconds(2)));
   }
 #endif
-  return failure(Code::unsupported, "engine {} is not shared by several daemons",
+  return failure(Code::unsupported, "engine {} cannot be shared by several daemons",
                  without_password(url));
 }
 

@@ -104,7 +104,7 @@ c10dd_code c10dd_get(c10dd_client* client, c10dd_view key, const c10dd_call* cal
 // Waits until all keys exist.
 c10dd_code c10dd_wait(c10dd_client* client, const c10dd_view* keys, size_t count,
                       const c10dd_call* call, c10dd_error* error);
-// Sets `all` to 1 if all keys exist now, else to 0.
+// Sets `all` to 1 if all keys exist now, otherwise to 0.
 c10dd_code c10dd_check(c10dd_client* client, const c10dd_view* keys, size_t count,
                        const c10dd_call* call, int* all, c10dd_error* error);
 // Adds to a counter, exactly once.

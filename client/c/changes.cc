@@ -76,7 +76,10 @@ c10dd_changes copy(const WatchBatch& batch) {
 
 WatchBatch WatchObject::next(Duration timeout) {
   const std::unique_lock one(busy, std::try_to_lock);
-  if (!one) throw InvalidArgument("another thread waits for the changes of this watch");
+  if (!one) {
+    throw InvalidArgument(
+        "another thread already waits for changes of this watch: use one thread at a time");
+  }
   return watch.next(timeout);
 }
 

@@ -34,7 +34,7 @@ void copy_options(const void* given, std::size_t known, void* options, const cha
   std::memcpy(&size, given, sizeof size);
   if (size < known || size > kOptionsMax) {
     throw InvalidArgument(
-        format("the size at the beginning of {} is {}, but the struct has {} bytes: initialise it "
+        format("the size field of {} is {}, but the struct has {} bytes: initialise the struct "
                "with its macro, for example C10DD_CALL_INIT",
                what, size, known));
   }
@@ -42,8 +42,8 @@ void copy_options(const void* given, std::size_t known, void* options, const cha
   if (rest.find_first_not_of('\0') != std::string_view::npos) {
     throw InvalidArgument(
         Code::unsupported,
-        format("{} has {} bytes, and sets fields that this library (version {}, {} bytes) does not "
-               "know: update libc10dd.so.1",
+        format("the struct of {} has {} bytes and sets fields that version {} of this library ({} "
+               "bytes) does not have: update libc10dd.so.1",
                what, size, C10DD_VERSION, known));
   }
   std::memcpy(options, given, known);
@@ -57,7 +57,7 @@ std::string_view bytes_of(c10dd_view view, const char* what) {
 std::vector<std::string> strings_of(const c10dd_view* items, std::size_t count, const char* what) {
   if (count > kItemsMax) {
     throw InvalidArgument(Code::too_large,
-                          format("{}: {} items, at most {} are allowed", what, count, kItemsMax));
+                          format("too many items for {}: {}, limit {}", what, count, kItemsMax));
   }
   if (count != 0) require(items, what);
   std::vector<std::string> strings;
@@ -83,8 +83,8 @@ const c10dd_missing* copy(Block& block, const std::vector<Missing>& missing) {
 Call::Call(const c10dd_call* call) : scope_(caller_) {
   const c10dd_call wanted = options_of<c10dd_call>(call, C10DD_CALL_INIT, "the call");
   if (wanted.timeout_ns < -1) {
-    throw InvalidArgument(format("the time-out is {} ns: give -1 for the usual one, or 0 and more",
-                                 wanted.timeout_ns));
+    throw InvalidArgument(
+        format("the time-out is {} ns: give 0 or more, or -1 for the default", wanted.timeout_ns));
   }
   if (wanted.timeout_ns >= 0) {
     timeout_ = std::min<Duration>(Duration(wanted.timeout_ns), limits::kTimeoutMax);
@@ -121,7 +121,7 @@ c10dd_code caught(c10dd_error* error) noexcept {
       code = e.code();
       fill(error, code, e.what(), {});
     } catch (const std::bad_alloc&) {
-      fill(error, code, "the process has no memory left", {});
+      fill(error, code, "this process is out of memory", {});
     } catch (const std::exception& e) {
       fill(error, code, e.what(), {});
     }

@@ -34,9 +34,7 @@ std::shared_ptr<Object> Handles::get(const void* handle, const char* what, bool 
   if (number == 0) throw InvalidArgument(format("the {} is null", what));
   if (number <= before_) {
     throw Forked(
-        format("this {} belongs to the process from which this one was forked; connect "
-               "again after fork",
-               what));
+        format("this {} belongs to the parent process; connect again in this process", what));
   }
   const std::lock_guard lock(mutex_);
   const auto found = objects_.find(number);
@@ -65,7 +63,7 @@ void Handles::close_all() {
 }
 
 void Handles::wrong_kind(const char* what) {
-  throw InvalidArgument(format("the handle is not that of a {}", what));
+  throw InvalidArgument(format("this handle is not the handle of a {}", what));
 }
 
 Handles& handles() { return client::of_this_process<Handles>(); }

@@ -202,22 +202,26 @@ std::string Calls::audit() const {
     queued += call.on_wire ? 0 : 1;
     sent += call.sequence != 0 ? 1 : 0;
     const auto place = queued_.find(call.place);
-    if (!call.on_wire && (place == queued_.end() || place->second != id)) return wrong("is lost");
+    if (!call.on_wire && (place == queued_.end() || place->second != id)) {
+      return wrong("is not in the queue");
+    }
     if (call.sequence == 0) {
       if (call.on_wire) return wrong("was sent without a sequence");
       continue;
     }
     const auto known = by_sequence_.find(call.sequence);
-    if (known == by_sequence_.end() || known->second != id) return wrong("has another's sequence");
+    if (known == by_sequence_.end() || known->second != id) {
+      return wrong("has the sequence of another call");
+    }
     if (is_held(call.request) != held_.contains(call.sequence)) return wrong("is held wrongly");
-    if (call.sequence >= next_) return wrong("has a sequence of the future");
+    if (call.sequence >= next_) return wrong("has a sequence that was not assigned yet");
   }
   if (deadlines_.size() != calls_.size()) return "deadlines without calls";
   if (queued_.size() != queued) return "places in the queue without calls";
   if (by_sequence_.size() != sent) return "sequences without calls";
   for (const std::uint64_t sequence : held_) {
     if (!by_sequence_.contains(sequence) && !cancels_.contains(sequence)) {
-      return format("sequence {} is held for nobody", sequence);
+      return format("sequence {} is held, but no call or Cancel has it", sequence);
     }
   }
   return {};

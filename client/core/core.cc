@@ -192,7 +192,7 @@ void Core::tick(TimePoint now) {
   }
   if (state_ != State::open) return;
   if (unheard_since_ && now >= *unheard_since_ + heartbeat_patience()) {
-    std::string why = "nothing heard from it for " + human(heartbeat_patience());
+    std::string why = "it has sent nothing for " + human(heartbeat_patience());
     if (addresses_.several()) return leave(std::move(why), now, true);
     return stay(std::move(why), now);
   }
@@ -383,7 +383,7 @@ Failure Core::timed_out(const Call& call, TimePoint now) const {
   text +=
       open() ? "the daemon at " + address() + " is connected but has not replied" : absence(now);
   if (op.dedup == Dedup::reply && (call.on_wire || call.sent_before)) {
-    text += "; whether it was applied is not known";
+    text += "; it may or may not have been applied";
   }
   if (op.dedup == Dedup::delivery) {
     text += "; an item that was delivered to this call returns to its queue";
@@ -394,7 +394,8 @@ Failure Core::timed_out(const Call& call, TimePoint now) const {
 std::string Core::audit(bool settled) const {
   if (std::string wrong = calls_.audit(); !wrong.empty()) return wrong;
   if (output_at_ > output_.size()) return "more output was written than there is";
-  if (!wants_socket() && !(output_.empty() && input_.empty())) return "bytes without a connection";
+  if (!wants_socket() && !(output_.empty() && input_.empty()))
+    return "a buffer has bytes, but there is no connection";
   if (settled && open() && calls_.cancelling() > 0) {
     return format("{} Cancels have no reply", calls_.cancelling());
   }

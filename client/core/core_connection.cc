@@ -67,8 +67,8 @@ void Core::not_owner(const Failure& reason, TimePoint now) {
   if (!addresses_.redirect(why, reason.addresses)) {
     if (const std::string local = addresses_.ignored(reason.addresses); !local.empty()) {
       why += format(
-          "; it names {}, which only its own machine can reach: give the daemon there "
-          "another --advertise",
+          "; it redirects to {}, an address that only its own machine can reach: start the "
+          "daemon there with another --advertise",
           printable(local, limits::kNameShown));
     }
     return turned_away(std::move(why), now, reason.retry_after);
@@ -119,8 +119,8 @@ void Core::superseded(const Failure& reason, TimePoint now) {
 void Core::leave_in_doubt(const Failure& reason) {
   for (const Call& call : calls_.session_lost()) {
     complete(call.id, failure(Code::outcome_unknown,
-                              "{}: the session ended before the reply arrived ({}); whether it was "
-                              "applied is not known: read the state before you repeat it",
+                              "{}: the session ended before the reply arrived ({}); it may or may "
+                              "not have been applied: read the state before you repeat it",
                               info_of(call.request).name, reason.detail));
   }
   ++stats_.sessions_lost;

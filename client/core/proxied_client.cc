@@ -122,7 +122,7 @@ void ProxiedClient::answer_here() {
 /// clients send a set, and end.
 void ProxiedClient::leave(TimePoint now) {
   if (std::exchange(left_, true) || !core_) return;
-  const Failure gone = failure(Code::closed, "the local client has gone");
+  const Failure gone = failure(Code::closed, "the local client has disconnected");
   for (const auto& [sequence, call] : waiting_) {
     sequences_.erase(call);
     core_->fail_call(call, gone, now);
@@ -157,8 +157,8 @@ void ProxiedClient::settle(TimePoint now) {
   if (core_->over()) {
     over_ = *core_->over();
   } else if (core_->stats(now).sessions_lost > 0) {
-    over_ =
-        failure(Code::session_expired, "the daemon was away for too long: the session has expired");
+    over_ = failure(Code::session_expired,
+                    "the session has expired, because the daemon was unreachable for too long");
   }
 }
 

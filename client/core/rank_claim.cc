@@ -8,7 +8,7 @@ namespace c10dd::client {
 
 Result<void> check_rank_claim(const RankClaim& claim) {
   const auto refused = [](const char* name, std::int64_t value) {
-    return failure(Code::invalid_argument, "{} is {}: give -1 if it is not known, or {} and more",
+    return failure(Code::invalid_argument, "{} is {}: give -1 if it is unknown, or at least {}",
                    name, value, name[0] == 'r' ? 0 : 1);
   };
   if (claim.rank < -1) return refused("rank", claim.rank);
@@ -27,20 +27,20 @@ Result<BarrierRank> known_rank(const RankClaim& claim, const std::string& what) 
   if (claim.rank >= 0 && claim.world_size > 0) {
     return BarrierRank{static_cast<Rank>(claim.rank), static_cast<std::uint32_t>(claim.world_size)};
   }
-  return failure(Code::invalid_argument,
-                 "{}: this client has no {}: give rank and world size in this call or when "
-                 "connecting, or start the process with a launcher and connect as the environment "
-                 "says{}",
-                 what, claim.rank < 0 ? "rank" : "world size",
-                 claim.launcher.empty() ? "" : "; " + claim.launcher);
+  return failure(
+      Code::invalid_argument,
+      "{}: this client has no {}: give rank and world size in this call or when "
+      "connecting, or start the process with a launcher and connect with from_environment(){}",
+      what, claim.rank < 0 ? "rank" : "world size",
+      claim.launcher.empty() ? "" : "; " + claim.launcher);
 }
 
 Result<BarrierRank> rank_in_barrier(const RankClaim& claim, const std::string& what, Rank asked,
                                     std::uint32_t asked_size) {
   if (asked_size > 0) return BarrierRank{asked, asked_size};
   if (asked == 0) return known_rank(claim, what);
-  return failure(Code::invalid_argument, "{}: rank {} without a world size; give both or neither",
-                 what, asked);
+  return failure(Code::invalid_argument,
+                 "{}: rank {} was given without a world size; give both or neither", what, asked);
 }
 
 std::int64_t requested_rank(const RankClaim& claim, std::int64_t asked, std::uint32_t min,

@@ -50,8 +50,8 @@ struct Command {
 const std::vector<Option>& common_options() {
   static const std::vector<Option> options = {
       {"--daemon", "HOST:PORT[,HOST:PORT...]",
-       "addresses of daemons; the first that answers is asked.\n"
-       "default C10DD_URL, C10DD_ADDR, else 127.0.0.1:29500",
+       "addresses of daemons; c10ddctl uses the first one that answers;\n"
+       "default C10DD_URL, then C10DD_ADDR, then 127.0.0.1:29500",
        &Words::daemon},
       {"--timeout", "SECONDS", "how long to wait for the reply of a daemon; default 10",
        &Words::timeout},
@@ -62,26 +62,30 @@ const std::vector<Option>& common_options() {
 
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands = {
-      {"status", {}, "say of each daemon whether it serves, and what it promises"},
+      {"status", {}, "show whether each daemon is ready, its engine and its durability"},
       {"daemons", {}, "list the daemons that share an engine, and how many runs each owns"},
       {"jobs", {}, "list all jobs with their owners, keys, sessions and blocked requests"},
-      {"job", {"NAME"}, "show the runs of a job: who has joined, who waits for what"},
-      {"move", {"NAME", "HOST:PORT"}, "move a job to another daemon, on a daemon's machine"},
+      {"job", {"NAME"}, "show the runs of a job: which ranks have joined, and what they wait for"},
+      {"move",
+       {"NAME", "HOST:PORT"},
+       "move a job to another daemon; must run on the machine of a daemon"},
       {"rm",
        {"NAME"},
        "remove a job with all its runs, if nobody is connected to it",
        {{"--idle", "[TIME]",
-         "in place of NAME: all jobs without sessions and endpoints; with a TIME\n"
-         "such as 30m or 2h, only those without sessions for that long",
+         "instead of NAME: remove all jobs that have neither sessions nor endpoints;\n"
+         "with a TIME such as 30m or 2h, only jobs without sessions for that long",
          &Words::idle}}},
       {"lease",
        {"NAME"},
-       "lease a port for PyTorch trainers of a job, and print its variables",
-       {{"--endpoint", "NAME", "name of the port; the same one renews it. default main",
+       "lease a port for PyTorch trainers of a job; print MASTER_ADDR, MASTER_PORT",
+       {{"--endpoint", "NAME", "name of the port; the same name renews the lease; default main",
          &Words::endpoint},
-        {"--run", "RUN", "the run whose keys they share; default a new one for each launch",
+        {"--run", "RUN", "the run whose keys the trainers share; default a new run for each launch",
          &Words::run},
-        {"--world-size", "N", "number of ranks, for the status of the job", &Words::world_size}}},
+        {"--world-size", "N",
+         "number of ranks, shown in the status of the job; default 0 (not known)",
+         &Words::world_size}}},
   };
   return commands;
 }
@@ -141,7 +145,7 @@ std::string help() {
   for (const Command& command : all_commands())
     text += line_of(usage_of(command), command.sentence);
   return text + "\nOptions:\n" + lines_of(common_options()) +
-         line_of("-h, --help", "print this help, or that of the command, and exit") +
+         line_of("-h, --help", "print this help, or the help of COMMAND, and exit") +
          line_of("--version", "print the version and exit") +
          "\n"
          "Example: c10ddctl --daemon head1:29500,head2:29500 jobs\n";
@@ -276,7 +280,7 @@ Result<void> check(const Line& line) {
   }
   const std::size_t wanted = line.words.idle ? 0 : command->operands.size();
   if (line.operands.size() == wanted) return {};
-  return refused(format("wrong number of operands; write c10ddctl {}", usage_of(*command)));
+  return refused(format("wrong number of arguments; write c10ddctl {}", usage_of(*command)));
 }
 
 }  // namespace

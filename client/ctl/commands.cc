@@ -67,7 +67,7 @@ Outcome refused(const Reply& reply) {
   const json::value body = json::parse(reply.body, failed);
   const std::string detail = failed ? "" : cell(body, "/error/detail");
   return {code_of(reply.status), "",
-          detail.empty() ? format("status {}: {}", reply.status, reply.body) : detail};
+          detail.empty() ? format("HTTP status {}: {}", reply.status, reply.body) : detail};
 }
 
 Outcome unreachable(const Failure& why) {
@@ -115,8 +115,8 @@ Page page_of(const FirstReply& first) {
   if (!failed && body.is_object()) return {std::move(body), {}};
   return {{},
           {exit_code::kUnreachable, "",
-           format("the server at {} does not reply as a c10dd daemon: {}; check the address",
-                  first.daemon, failed ? failed.message() : "the page is not a JSON object")}};
+           format("the server at {} is not a c10dd daemon: {}; check the address", first.daemon,
+                  failed ? failed.message() : "its reply is not a JSON object")}};
 }
 
 Outcome shown(const Arguments& of, const json::value& page, const Table& table) {
@@ -179,8 +179,8 @@ bool is_silent(const json::value& row) {
 
 /// `known`: the daemon that was asked hears the fleet.
 std::string state_of(const json::value& row, bool known) {
-  if (!known) return "not known";
-  if (is_silent(row)) return "silent: dead, or cut off";
+  if (!known) return "unknown";
+  if (is_silent(row)) return "silent (dead or unreachable)";
   return cell(row, "/draining") == "yes" ? "shutting down" : "serves";
 }
 

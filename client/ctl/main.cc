@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "c10ddctl: unexpected: %s\n", error.what());
+    std::fprintf(stderr, "c10ddctl: unexpected error: %s\n", error.what());
     return c10dd::exit_code::kBug;
   }
 }

@@ -31,8 +31,9 @@ Result<Reply> ask(const client::HostPort& daemon, const Request& request,
                   std::chrono::milliseconds timeout) {
   const auto end = client::Stream::Time::clock::now() + timeout;
   const auto no_reply = [&](std::string_view why) {
-    return failure(Code::timed_out, "the daemon at {} did not reply: {}{}", daemon.text(), why,
-                   request.method == "GET" ? "" : "; whether it has done this is not known");
+    return failure(
+        Code::timed_out, "the daemon at {} did not reply: {}{}", daemon.text(), why,
+        request.method == "GET" ? "" : "; it is not known whether it executed the request");
   };
   Result<client::Stream> stream = client::Stream::connect(daemon.text(), end);
   if (!stream) {
@@ -49,7 +50,7 @@ Result<Reply> ask(const client::HostPort& daemon, const Request& request,
   while (!parser.is_done()) {
     const Result<bool> more = stream->receive(in, end);
     if (!more) return no_reply(more.error().detail);
-    if (!*more) return no_reply("nothing came for " + human(timeout));
+    if (!*more) return no_reply("nothing arrived within " + human(timeout));
     boost::system::error_code error;
     in.erase(0, parser.put(boost::asio::buffer(in), error));
     if (error && error != http::error::need_more) return no_reply(error.message());

@@ -46,9 +46,10 @@ Result<std::vector<std::string>> decode_parts(std::string_view bytes) {
   std::vector<std::string> parts;
   reader.get(parts);
   if (reader.ok() && reader.at_end()) return parts;
-  return failure(Code::malformed,
-                 "malformed list of parts in the reply to an exchange: {} bytes, error at byte {}",
-                 bytes.size(), reader.offset());
+  return failure(
+      Code::malformed,
+      "the reply to an exchange has a malformed list of parts: {} bytes, error at byte {}",
+      bytes.size(), reader.offset());
 }
 
 std::uint64_t BarrierCalls::sequence_of(const Series& series) {
@@ -106,8 +107,8 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
     if (chunk.chunk.length == 0 || chunk.offset != rest.offset) {
       throw_failure(
           failure(Code::malformed,
-                  "exchange \"{}\": asked for the reply from byte {} of {} on, but got {} bytes "
-                  "from byte {} on",
+                  "exchange \"{}\": requested the reply from byte {} of {}, but received {} bytes "
+                  "from byte {}",
                   name, rest.offset, chunk.total, chunk.chunk.length, chunk.offset));
     }
     bytes += chunk.chunk.view();

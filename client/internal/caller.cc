@@ -9,7 +9,7 @@ namespace {
 
 thread_local const Caller* present = nullptr;
 
-constexpr char kEnded[] = "the caller has ended the call before its reply";
+constexpr char kEnded[] = "the caller ended the call before the reply arrived";
 
 bool asks() { return present != nullptr && present->go_on; }
 

@@ -139,14 +139,16 @@ bool Reader::by_srun() const {
 std::string Reader::why_no_rank() const {
   if (!get("SLURM_PROCID").empty() && !get("SLURM_NTASKS").empty() && !overruled_by_mpi()) {
     return format(
-        "SLURM_PROCID={} and SLURM_NTASKS={}, but srun has not started this process "
-        "(SLURM_STEP_ID): start it with srun",
+        "SLURM_PROCID={} and SLURM_NTASKS={} are set, but srun did not start this process "
+        "(see SLURM_STEP_ID): start it with srun",
         printable(get("SLURM_PROCID"), kValueShown), printable(get("SLURM_NTASKS"), kValueShown));
   }
   for (const char* name : {"JOB_COMPLETION_INDEX", "PMIX_RANK"}) {
     if (get(name).empty()) continue;
-    return format("{}={}, but no WORLD_SIZE: set it, or C10DD_WORLD_SIZE, to the number of ranks",
-                  name, printable(get(name), kValueShown));
+    return format(
+        "{}={} is set, but WORLD_SIZE is not: set WORLD_SIZE or C10DD_WORLD_SIZE to the number of "
+        "ranks",
+        name, printable(get(name), kValueShown));
   }
   return {};
 }

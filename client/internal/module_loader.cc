@@ -127,7 +127,7 @@ Result<const ModuleHead*> load(const ModuleKind& kind, const std::string& name) 
   }
   return failure(
       Code::invalid_argument,
-      "{} \"{}\" not found: no {} in {}or the folders of ldconfig; set {} to its folder{}",
+      "{} \"{}\" not found: no file {} in {}or the folders of ldconfig; set {} to its folder{}",
       kind.what, name, base, searched, kind.path_variable, kind.remedy);
 }
 

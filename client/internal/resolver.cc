@@ -79,7 +79,10 @@ struct Names {
 Result<std::shared_ptr<LookUp>> begin(Names& all, const NamedServer& server) {
   if (const auto it = all.running.find(server); it != all.running.end()) return it->second;
   auto started = std::make_shared<LookUp>();
-  if (!started->done) return failure(Code::unavailable, "look-up: " + error_text(errno));
+  if (!started->done) {
+    return failure(Code::unavailable, "cannot look up host name {}: {}", server.host,
+                   error_text(errno));
+  }
   try {
     std::thread([&all, server, started] {
       Found found = look_up_name(server);
@@ -91,7 +94,8 @@ Result<std::shared_ptr<LookUp>> begin(Names& all, const NamedServer& server) {
       static_cast<void>(!write(started->done.get(), &one, sizeof one));
     }).detach();
   } catch (const std::system_error& error) {
-    return failure(Code::unavailable, "look-up: no thread: {}", error.what());
+    return failure(Code::unavailable, "cannot start a thread to look up host name {}: {}",
+                   server.host, error.what());
   }
   all.running.emplace(server, started);
   return started;

@@ -49,7 +49,7 @@ Result<void> Stream::send(std::string_view bytes, Time end) {
     if (sent >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
-      if (!await(POLLOUT, end)) return lost("the server does not read");
+      if (!await(POLLOUT, end)) return lost("the server does not read the request");
     } else if (errno != EINTR) {
       return lost(error_text(errno));
     }

@@ -37,7 +37,7 @@ Result<HostPort> parse_daemon(std::string_view text, std::string_view address) {
     // RFC 6874 writes %25 before the interface, people write %.
     const std::size_t scope = daemon.host.find('%');
     if (scope == std::string::npos) {
-      return bad_url(text, format("the host {} is a link-local address, which needs its interface; "
+      return bad_url(text, format("the host {} is a link-local address and needs its interface; "
                                   "write for example [{}%eth0]",
                                   daemon.host, daemon.host));
     }
@@ -58,9 +58,10 @@ Result<HostPort> parse_daemon(std::string_view text, std::string_view address) {
 Result<std::vector<HostPort>> parse_daemons(std::string_view text, std::string_view authority) {
   const auto count = static_cast<std::size_t>(std::ranges::count(authority, ',')) + 1;
   if (count > kDaemonsInUrl) {
-    return bad_url(text, format("{} addresses, limit {}; leave some out, because a client learns "
-                                "the addresses of all daemons from the first that it finds",
-                                count, kDaemonsInUrl));
+    return bad_url(text,
+                   format("it has {} addresses, limit {}; leave some out, because a client learns "
+                          "the addresses of all daemons from the first that it finds",
+                          count, kDaemonsInUrl));
   }
   std::vector<HostPort> daemons;
   for (std::size_t at = 0; at <= authority.size();) {
@@ -73,7 +74,7 @@ Result<std::vector<HostPort>> parse_daemons(std::string_view text, std::string_v
     Result<HostPort> daemon = parse_daemon(text, address);
     if (!daemon) return daemon.error();
     if (std::ranges::find(daemons, *daemon) != daemons.end()) {
-      return bad_url(text, format("the address {} is in it twice; name it once", daemon->text()));
+      return bad_url(text, format("it names the address {} twice; name it once", daemon->text()));
     }
     daemons.push_back(std::move(*daemon));
   }
@@ -97,13 +98,13 @@ Result<std::string> read_url(const Environment& environment, const std::string& 
   const std::string address = get("C10DD_ADDR");
   if (address.empty()) {
     return failure(Code::invalid_argument,
-                   "C10DD_URL is not set, and neither is C10DD_ADDR; set C10DD_URL to "
+                   "neither C10DD_URL nor C10DD_ADDR is set; set C10DD_URL to "
                    "c10dd://host:port/job");
   }
   if (job.empty()) {
     return failure(Code::invalid_argument,
-                   "C10DD_JOB is not set, and the launcher names no job; set C10DD_JOB beside "
-                   "C10DD_ADDR, or C10DD_URL to c10dd://host:port/job");
+                   "C10DD_JOB is not set, and the launcher does not name a job; set C10DD_JOB in "
+                   "addition to C10DD_ADDR, or set C10DD_URL to c10dd://host:port/job");
   }
   return checked(
       get("C10DD_JOB").empty() ? "C10DD_ADDR and the launcher's job" : "C10DD_ADDR and C10DD_JOB",

@@ -160,10 +160,11 @@ void Agent::connect() {
   try {
     client_ = call([url, own] { return Client::connect(url, own); });
   } catch (const TimedOut& late) {
-    throw Fatal(exit_code::kUnreachable,
-                format("no daemon at {}: {}; start one with: c10dd --listen HOST:PORT --engine "
-                       "memory:, name it with --daemon HOST:PORT, or use --standalone",
-                       address, late.what()));
+    throw Fatal(
+        exit_code::kUnreachable,
+        format("cannot connect to a daemon at {}: {}; start one with: c10dd --listen HOST:PORT "
+               "--engine memory:, give its address with --daemon, or use --standalone",
+               address, late.what()));
   } catch (const Error& error) {
     throw Fatal(exit_code::kUnreachable,
                 format("{} {} refused the connection: {}",
@@ -207,8 +208,8 @@ void Agent::rendezvous() {
     const std::vector<std::string> before = call(look);
     if (before.size() >= options_.max_nodes) {
       note(format(
-          "job {}: another launch with this name is running on {}; this launch waits until it has "
-          "ended; to start now, choose another --job",
+          "job {}: another launch of this job is running on {}; this launch waits until the other "
+          "launch ends; to start now, choose another --job",
           options_.daemon.job, list_of(before)));
     }
     if (options_.max_nodes > 1) hold_off();
@@ -231,15 +232,14 @@ void Agent::hold_off() {
   const std::uint32_t flaps =
       call([client = client_] { return flaps_of(*client->store(), host_name()); });
   if (flaps > options_.max_flaps) {
-    throw Fatal(
-        exit_code::kTryAgain,
-        format("this host was lost {} times within a minute of joining job {}, limit "
-               "--max-flaps {}; see the ends of the logs of its workers, or wait 15 minutes",
-               flaps, options_.daemon.job, options_.max_flaps));
+    throw Fatal(exit_code::kTryAgain,
+                format("this host was lost {} times within a minute of joining job {}, limit "
+                       "--max-flaps {}; read the last lines of its worker logs, or wait 15 minutes",
+                       flaps, options_.daemon.job, options_.max_flaps));
   }
   const Duration delay = flap_delay(flaps);
   if (delay == Duration::zero()) return;
-  note(format("this host was lost {} within a minute of joining; it waits {} before it joins again",
+  note(format("this host was lost {} within a minute of joining; waiting {} before it joins again",
               plural(flaps, "time"), human(delay)));
   wait(delay, [] { return false; });
 }
@@ -257,7 +257,7 @@ void Agent::count_flaps() {
     background_.send([this, client = client_, host, number = generation_.number] {
       const std::uint32_t flaps = count_flap(*client->store(), host, number);
       boost::asio::post(loop_, [this, host, flaps] {
-        note(format("host {} was lost within a minute of joining, {}; it may join again in {}",
+        note(format("host {} was lost {} within a minute of joining; it may join again in {}",
                     printable(host, limits::kNameShown), plural(flaps, "time"),
                     human(flap_delay(flaps))));
       });
@@ -274,7 +274,7 @@ void Agent::say_who_has_joined(const std::shared_ptr<boost::asio::steady_timer>&
       const std::vector<std::string> here = agents(*client->store());
       boost::asio::post(loop_, [this, timer, here] {
         if (membership_) return;
-        note(format("job {}: {} of {} joined: {}", options_.daemon.job, here.size(),
+        note(format("job {}: {} of {} have joined: {}", options_.daemon.job, here.size(),
                     plural(options_.max_nodes, "node"), list_of(here)));
         say_who_has_joined(timer);
       });
@@ -320,8 +320,8 @@ bool Agent::prepare() {
     plan_.master_port = first.port;
     plan_.store_in_rank0 = first.store != "proxy";  // an older c10drun says nothing
     if (plan_.store_in_rank0 != options_.store_in_rank0) {
-      note(format("--store is {} on node 0, which counts for all",
-                  plan_.store_in_rank0 ? "rank0" : "proxy"));
+      const char* const store = plan_.store_in_rank0 ? "rank0" : "proxy";
+      note(format("--store is {} on node 0, so all nodes use {}", store, store));
     }
     plan_.nonce = first.nonce;
     plan_.launch = first.launch;
@@ -363,8 +363,8 @@ Agent::Outcome Agent::work() {
   if (plan_.threads > 0 && !home_.inherited.contains("OMP_NUM_THREADS") &&
       !std::exchange(threads_told_, true)) {
     note(
-        format("OMP_NUM_THREADS={} for each worker, the cores of this node shared by {}; set it to "
-               "choose",
+        format("OMP_NUM_THREADS={} for each worker: {} share the cores of this node; to change it, "
+               "set OMP_NUM_THREADS",
                plan_.threads, plural(plan_.local_size, "worker")));
   }
   if (!options_.log_dir.empty()) {
@@ -393,7 +393,9 @@ Agent::Outcome Agent::report_failure() {
   const std::size_t stopped = workers_->stopped();
   if (generation_.size > 1) wait(kSettle, [this] { return over(); });
   if (over() || others_drain()) {
-    note("not counted as a failure: the generation has already ended, or another node is draining");
+    note(
+        "this exit does not count as a failure: the generation has already ended, or another node "
+        "is draining");
   } else {
     others_stopped_ = stopped;
     // Do not wait for the report: the workers must be stopped even if no daemon is reachable.
@@ -419,7 +421,9 @@ Agent::Outcome Agent::after_end() {
                 report ? report->text() : of_nodes(state_.reason)));
   }
   if (state_.fenced) {
-    note("no contact with the daemon for too long; it may have declared this node lost");
+    note(
+        "this node had no contact with the daemon for too long; the daemon may have declared it "
+        "lost");
   }
   if (report) report_ = report;
   if (!report && options_.max_nodes > 1 && !state_.fenced) count_flaps();
@@ -459,7 +463,7 @@ bool Agent::wait_for_others() {
   const auto deadline = std::chrono::steady_clock::now() + options_.exit_timeout;
   const auto timer = std::make_shared<boost::asio::steady_timer>(loop_, deadline + kStatusDelay);
   timer->async_wait([timer](const boost::system::error_code&) {});  // wakes the loop
-  std::string why = "no answer from the daemon";
+  std::string why = "the daemon does not answer";
   const auto enter = [membership = membership_, limit = options_.exit_timeout] {
     membership->barrier("c10drun/done", limit);
   };
@@ -482,10 +486,10 @@ bool Agent::wait_for_others() {
   }
   timer->cancel();
   if (generation_has_ended()) return false;
-  note(
-      format("the other nodes have not finished within --exit-timeout, {}: {}; all workers of this "
-             "node have ended with 0, so it ends",
-             human(options_.exit_timeout), why));
+  note(format(
+      "the other nodes did not finish within --exit-timeout {}: {}; all workers of this node "
+      "have exited with code 0, so c10drun ends here",
+      human(options_.exit_timeout), why));
   return true;
 }
 

@@ -52,7 +52,8 @@ int Agent::end_failed() {
                    others_stopped_ == 1 ? "was" : "were");
   }
   note(text);
-  say_goodbye([m = membership_] { m->leave("the job has failed too often"); });
+  say_goodbye(
+      [m = membership_] { m->leave("the job has failed more often than --max-restarts allows"); });
   return report_ ? report_->exit_code : 1;
 }
 

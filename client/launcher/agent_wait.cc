@@ -41,7 +41,7 @@ void Agent::forward(int signal) {
   if (signal == SIGCONT || signal == SIGWINCH) return;
   note("received " + signal_name(signal) +
        (sent > 0 ? format("; passed it on to {} process{}", sent, sent > 1 ? "es" : "")
-                 : "; not passed on, because no process of the workers handles it"));
+                 : "; not passed on, because no worker process handles it"));
 }
 
 /// Begins to stop the workers. Schedulers, shells and terminals often send two signals for one
@@ -56,8 +56,8 @@ void Agent::stop_for(int signal) {
     note("received SIGINT again; killing the workers");
     hurry_ = true;
   } else {
-    note("received " + signal_name(signal) + ", too; the workers have the rest of the grace, " +
-         human(options_.grace) + "; a SIGINT kills them at once");
+    note("received " + signal_name(signal) + ", too; the workers still have the rest of --grace " +
+         human(options_.grace) + "; SIGINT kills them at once");
   }
 }
 
@@ -77,7 +77,7 @@ void Agent::take_state(const GroupState& state) {
     notice_ = notice;
     signal_ = SIGTERM;
     signalled_at_ = Clock::now();
-    return note("asked to leave: " + notice.reason + "; stopping the workers");
+    return note("this node was asked to leave: " + notice.reason + "; stopping the workers");
   }
 }
 
@@ -120,7 +120,7 @@ bool Agent::too_many(std::uint32_t failures) const {
 void Agent::throw_if_stopped() const {
   if (signal_ != 0 && !leaving_) throw Stopped{};
   if (daemon_ended())
-    throw Fatal(exit_code::kUnreachable, "the daemon of --standalone: " + daemon_->end());
+    throw Fatal(exit_code::kUnreachable, "the daemon of --standalone " + daemon_->end());
 }
 
 void Agent::wait(const Condition& until) {
@@ -144,8 +144,9 @@ void Agent::stop_workers(int signal) {
   const auto none_left = [this] { return workers_->running() == 0; };
   const bool in_time = wait(options_.grace, [&] { return none_left() || hurry_; });
   if (!in_time) {
-    note(format("{} did not stop within {} and {} killed", plural(workers_->running(), "worker"),
-                human(options_.grace), workers_->running() == 1 ? "is" : "are"));
+    note(format("{} did not stop within --grace {} and {} killed",
+                plural(workers_->running(), "worker"), human(options_.grace),
+                workers_->running() == 1 ? "is" : "are"));
   }
   if (!none_left()) workers_->kill();
   wait(none_left);

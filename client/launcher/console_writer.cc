@@ -28,7 +28,7 @@ std::size_t write_size(int fd) {
 
 std::string dropped_text(std::size_t lines) {
   return format(
-      "c10drun: {} lines were not printed here, because nobody read them; --log-dir keeps all\n",
+      "c10drun: {} lines were dropped here, because nobody read them; use --log-dir to keep all\n",
       lines);
 }
 

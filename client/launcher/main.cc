@@ -60,7 +60,7 @@ void make_log_folder(const std::string& path) {
   if (!path.empty()) std::filesystem::create_directories(path, error);
   if (error) {
     throw Fatal(exit_code::kCannotCreate,
-                format("--log-dir {}: cannot create it: {}", path, error.message()));
+                format("cannot create --log-dir {}: {}", path, error.message()));
   }
 }
 
@@ -85,7 +85,7 @@ int launch(Options options) {
     console.note(fatal.what());
     code = fatal.code();
   } catch (const std::exception& error) {
-    console.note(std::string("unexpected: ") + error.what());
+    console.note(std::string("unexpected error: ") + error.what());
   }
   if (!agent->idle()) {  // a blocking call in the background still uses the agent
     agent->end_processes();
@@ -112,7 +112,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "c10drun: %s\n", note_text(fatal.what()).c_str());
     return fatal.code();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "c10drun: unexpected: %s\n", error.what());
+    std::fprintf(stderr, "c10drun: unexpected error: %s\n", error.what());
     return exit_code::kBug;
   }
 }

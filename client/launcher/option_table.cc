@@ -26,20 +26,23 @@ std::string in_help(const Option& option) {
 }
 
 const std::vector<Option> kOptions = {
-    {{"--nproc", "--nproc-per-node"}, "N", "workers on this node, 1 to 1024", &Words::nproc},
+    {{"--nproc", "--nproc-per-node"},
+     "N",
+     "number of workers on this node, 1 to 1024",
+     &Words::nproc},
     {{"--nnodes"},
      "N or MIN:MAX",
      "number of nodes; with a range the job continues with fewer nodes\nand accepts more",
      &Words::nnodes},
     {{"--node-rank"},
      "N",
-     "fixed rank of this node; must then be given on every node. Without\n"
-     "it, c10drun assigns ranks, and a node keeps its rank",
+     "fixed rank of this node; if you give it, give it on every node.\n"
+     "Otherwise c10drun assigns the ranks, and a node keeps its rank",
      &Words::node_rank},
     {{"--max-restarts"},
      "N",
-     "how many failures restart the workers; a node that joins or leaves\n"
-     "does not count",
+     "how many failures may restart the workers; a node that joins or\n"
+     "leaves does not count",
      &Words::max_restarts},
     {{"--max-flaps"},
      "N",
@@ -50,9 +53,9 @@ const std::vector<Option> kOptions = {
      "HOST:PORT[,HOST:PORT...]",
      "address of the c10dd daemon that connects the nodes, or addresses\n"
      "of several daemons of one engine, or c10dd://HOST:PORT/JOB;\n"
-     "default C10DD_URL, C10DD_ADDR, else 127.0.0.1:29500",
+     "default C10DD_URL, then C10DD_ADDR, then 127.0.0.1:29500",
      &Words::daemon},
-    {{"--standalone"}, "", "run on one node, with its own daemon", &Words::standalone},
+    {{"--standalone"}, "", "run on one node, and start a daemon for it", &Words::standalone},
     {{"--job", "--rdzv-id"},
      "NAME",
      "name of the job, the same on all nodes; default the job of the URL,\n"
@@ -60,7 +63,7 @@ const std::vector<Option> kOptions = {
      &Words::job},
     {{"--run"},
      "ID",
-     "this incarnation of the job; default C10DD_RUN, requeue-<n> in\nSlurm, otherwise empty",
+     "name of this run of the job; default C10DD_RUN, requeue-<n> in\nSlurm, otherwise empty",
      &Words::run},
     {{"-m", "--module"}, "", "PROGRAM is a module: run python3 -u -m PROGRAM", &Words::module},
     {{"--no-python"}, "", "execute PROGRAM directly, even if it ends with .py", &Words::no_python},
@@ -69,7 +72,7 @@ const std::vector<Option> kOptions = {
      "also write DIR/LAUNCH/GENERATION/RANK/stdout.log and stderr.log;\n"
      "every launch has its own folder",
      &Words::log_dir},
-    {{"--no-prefix"}, "", "print the lines of the workers without [RANK]", &Words::no_prefix},
+    {{"--no-prefix"}, "", "print the output of the workers without [RANK]", &Words::no_prefix},
     {{"--no-console"}, "", "do not print the output of the workers", &Words::no_console},
     {{"--local-ranks-filter"},
      "LIST",
@@ -88,13 +91,13 @@ const std::vector<Option> kOptions = {
     {{"--connect-timeout"}, "TIME", "how long to wait for the daemon", &Words::connect_timeout},
     {{"--exit-timeout"},
      "TIME",
-     "how long to wait for the workers of other nodes when those of this\n"
-     "node have ended with 0",
+     "how long to wait for the workers of other nodes after all workers\n"
+     "of this node have exited with code 0",
      &Words::exit_timeout},
     {{"--stdin"},
      "RANK",
-     "the worker that reads the standard input of c10drun; default the\n"
-     "only worker, if it is a terminal",
+     "rank of the worker that reads the standard input of c10drun; default\n"
+     "the only worker, if the input is a terminal",
      &Words::stdin_rank},
     {{"--labels"},
      "NAME=VALUE",
@@ -106,17 +109,17 @@ const std::vector<Option> kOptions = {
      &Words::domain},
     {{"--local-addr"},
      "ADDRESS",
-     "address at which other nodes reach this one; default the local\n"
+     "address at which other nodes reach this node; default the local\n"
      "address of its connection to the daemon",
      &Words::local_address},
     {{"--role"}, "NAME", "value of ROLE_NAME in the workers' environment", &Words::role},
     {{"--store"},
      "WHERE",
-     "where PyTorch's workers find their store: proxy is the daemon, through\n"
-     "a port of this node, so that they survive its death; rank0 is a\n"
-     "server in rank 0, as with torchrun",
+     "where PyTorch workers find their store. proxy: in the daemon, through\n"
+     "a port of this node; the workers survive a crash of the daemon.\n"
+     "rank0: in a server that rank 0 runs, as with torchrun",
      &Words::store},
-    {{"--show"}, "", "print the options, and where each comes from, and exit", &Words::show},
+    {{"--show"}, "", "print each option and where its value comes from, and exit", &Words::show},
     {{"-h", "--help"}, "", "print this help and exit", &Words::help},
     {{"--version"}, "", "print the version and exit", &Words::version},
 };
@@ -128,8 +131,8 @@ const std::vector<Option>& all_options() { return kOptions; }
 const std::vector<TorchrunFlag>& torchrun_flags() {
   constexpr std::string_view kLogs = "search the files of --log-dir instead, for example with grep";
   constexpr std::string_view kMaster =
-      "c10drun chooses node 0 and a free port there; leave it out, and give the address of the "
-      "daemon with --daemon HOST:PORT";
+      "c10drun chooses the address and a free port of node 0; leave it out, and give the daemon's "
+      "address with --daemon HOST:PORT";
   static const std::vector<TorchrunFlag> flags = {
       {{"--rdzv-backend"},
        true,
@@ -147,11 +150,11 @@ const std::vector<TorchrunFlag>& torchrun_flags() {
       {{"--event-log-handler"},
        true,
        {"null"},
-       "events are in the daemon's log and in its /metrics; leave it out"},
+       "leave it out; events are in the daemon's log and its /metrics"},
       {{"--run-path"},
        false,
        {},
-       "leave it out: python3 runs SCRIPT.py in a process of its own for each worker"},
+       "leave it out: python3 runs SCRIPT.py in a new process for each worker"},
       {{"-r", "--redirects"},
        true,
        {"0"},
@@ -167,9 +170,8 @@ const std::vector<TorchrunFlag>& torchrun_flags() {
       {{"--numa-binding"},
        true,
        {},
-       "c10drun does not bind processes; start the program with numactl or taskset in a script "
-       "that "
-       "reads LOCAL_RANK, and give that script as PROGRAM"},
+       "c10drun does not bind processes; give as PROGRAM a script that reads LOCAL_RANK and starts "
+       "your program with numactl or taskset"},
       {{"--signals-to-handle"},
        true,
        {},
@@ -195,9 +197,10 @@ std::string help_text() {
   for (const Option& option : all_options()) text += in_help(option);
   return text +
          "\n"
-         "Options may be spelled as in torchrun. For an option of torchrun that c10drun does not\n"
-         "have, the error says what to use instead. Options end at PROGRAM. As in torchrun, a\n"
-         "variable PET_NNODES, PET_RDZV_ID, ... sets the option that is not given.\n"
+         "The spellings of torchrun work, too, such as --nproc_per_node. For a torchrun option "
+         "that\n"
+         "c10drun does not have, the error says what to use instead. Options end at PROGRAM. As\n"
+         "in torchrun, a variable such as PET_NNODES sets an option that is not given.\n"
          "\n"
          "Example: c10drun --standalone --nproc 4 train.py --lr 1e-3\n";
 }

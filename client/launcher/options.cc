@@ -74,15 +74,15 @@ void parse_labels(const std::vector<std::string>& words, Options& o) {
     }
     for (const std::string& part : {name, word.substr(equals + 1)}) {
       if (part.size() > limits::kNameBytes) {
-        refuse(format("--labels is {}: name or value too long: {} bytes, limit {}", in_quotes(word),
+        refuse(format("--labels is {}: its name or value has {} bytes, limit {}", in_quotes(word),
                       part.size(), limits::kNameBytes));
       }
-      if (!is_utf8(part)) refuse(format("--labels is {}: not UTF-8", in_quotes(word)));
+      if (!is_utf8(part)) refuse(format("--labels is {}: it must be UTF-8", in_quotes(word)));
     }
     o.labels[name] = word.substr(equals + 1);
   }
   if (o.labels.size() > limits::kLabels - kOurLabels) {
-    refuse(format("--labels: too many labels: {}, limit {}", o.labels.size(),
+    refuse(format("--labels gives {} labels, limit {}", o.labels.size(),
                   limits::kLabels - kOurLabels));
   }
 }
@@ -113,8 +113,8 @@ std::string name_job(const Words& words, const Options& o, const client::LaunchE
     return format("pet-{}-{}", master, port).substr(0, limits::kNameBytes);
   }
   refuse(
-      "no name for the job: with more than one node, give all nodes the same --job NAME, or the "
-      "same C10DD_JOB, or a URL with a job");
+      "the job has no name: for more than one node, give all nodes the same --job NAME, the same "
+      "C10DD_JOB, or a URL with a job");
 }
 
 /// Sets o.daemon from the first of these that is set: the option --daemon, the variable C10DD_URL,
@@ -249,7 +249,7 @@ void check_words(const Words& w, const client::Environment& environment, Options
       {"--domain", o.domain}, {"--local-addr", o.local_address}, {"--role", o.role}};
   for (const auto& [option, text] : texts) {
     if (text.size() <= limits::kNameBytes) continue;
-    refuse(format("{} is {}: too long: {} bytes, limit {}", option, in_quotes(text), text.size(),
+    refuse(format("{} is {}: it has {} bytes, limit {}", option, in_quotes(text), text.size(),
                   limits::kNameBytes));
   }
   // Take only the name of the job and the name of the run from an outer launcher's environment.
@@ -296,7 +296,7 @@ void check_all(const Words& words, const client::Environment& environment, Optio
 /// Returns the text of --show.
 std::string shown(const Words& words, const client::Environment& environment, const Options& o) {
   std::string text =
-      format("daemon {}\njob {}\nrun {}\n", o.standalone ? "of its own" : o.daemon.addresses(),
+      format("daemon {}\njob {}\nrun {}\n", o.standalone ? "(standalone)" : o.daemon.addresses(),
              o.daemon.job, o.run.empty() ? "(none)" : o.run);
   for (const Option& option : all_options()) {
     const auto* word = std::get_if<std::string Words::*>(&option.word);
@@ -306,8 +306,8 @@ std::string shown(const Words& words, const client::Environment& environment, co
     if (variable != words.variables.end()) {
       const char* const other = overruled_by(variable->first, environment);
       if (other != nullptr) {
-        text += format("{} {} from {}, but {} goes first\n", option.names.front(), words.**word,
-                       variable->second.first, other);
+        text += format("{} {} from {}, but {} takes precedence\n", option.names.front(),
+                       words.**word, variable->second.first, other);
         continue;
       }
     }
@@ -317,7 +317,8 @@ std::string shown(const Words& words, const client::Environment& environment, co
                                                      : "");
   }
   const auto found = client::read_launch_environment(environment);
-  return text + "around c10drun: " + (found ? found->summary() : found.error().detail) + "\n";
+  return text + "launcher of this process: " + (found ? found->summary() : found.error().detail) +
+         "\n";
 }
 
 }  // namespace
@@ -351,7 +352,7 @@ ParsedOptions parse_options(int argc, const char* const* argv,
   }
   std::vector<std::string> program = line.rest();
   if (program.empty() || program.front().empty()) {
-    refuse(format("no program to run{}; use for example: c10drun --standalone --nproc 4 train.py",
+    refuse(format("no program to run{}; for example: c10drun --standalone --nproc 4 train.py",
                   line.has_separator() ? " after --" : ""));
   }
   make_command(words, environment, std::move(program), parsed.options);

@@ -15,8 +15,8 @@ std::uint32_t nproc_of(const Member& member) {
     if (nproc && *nproc >= 1 && *nproc <= kWorkersPerNode) return *nproc;
   }
   throw Fatal(exit_code::kBug,
-              format("node {} ({}) did not report its number of workers; does it run another "
-                     "version of c10drun?",
+              format("node {} ({}) did not report its number of workers; install the same "
+                     "version of c10drun on all nodes",
                      member.rank, member.host));
 }
 
@@ -40,10 +40,10 @@ Plan make_plan(const Generation& generation, const std::vector<Member>& members)
     }
     sum += nproc;
     if (sum > limits::kWorldSize) {
-      throw Fatal(exit_code::kUsage,
-                  format("{} workers on the nodes up to node {}, limit {} in all; start fewer with "
-                         "--nproc",
-                         sum, member.rank, limits::kWorldSize));
+      throw Fatal(
+          exit_code::kUsage,
+          format("nodes 0 to {} have {} workers, but a job may have at most {}; lower --nproc",
+                 member.rank, sum, limits::kWorldSize));
     }
   }
   plan.world_size = static_cast<std::uint32_t>(sum);

@@ -27,9 +27,10 @@ int why_not(const std::string& path) {
 
 [[noreturn]] void refuse(const std::string& path, int error) {
   const bool missing = error == ENOENT || error == ENOTDIR;
-  std::string text = printable(path, kPathShown) + ": " + client::error_text(error);
+  std::string text =
+      "cannot execute " + printable(path, kPathShown) + ": " + client::error_text(error);
   if (error == EACCES && path.ends_with(".py")) {
-    text += "; without --no-python, python3 runs it";
+    text += "; leave out --no-python to run it with python3";
   } else if (error == EACCES) {
     text += "; make it executable with chmod +x";
   }
@@ -67,8 +68,9 @@ void check_script(const std::string& path) {
   if (error == 0 && S_ISDIR(about.st_mode)) error = EISDIR;
   if (error == 0 && access(path.c_str(), R_OK) != 0) error = errno;
   if (error == 0) return;
-  throw Fatal(error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable,
-              "script " + printable(path, kPathShown) + ": " + client::error_text(error));
+  throw Fatal(
+      error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable,
+      "cannot read the script " + printable(path, kPathShown) + ": " + client::error_text(error));
 }
 
 }  // namespace c10dd::run

@@ -64,8 +64,8 @@ struct Prepared {
 
 void complain(const char* program, int error) {
   const char* texts[] = {
-      "c10drun: ", program, ": cannot be executed: ", strerrordesc_np(error),
-      error == ENOENT ? " (is the interpreter in its first line missing?)\n" : "\n"};
+      "c10drun: cannot execute ", program, ": ", strerrordesc_np(error),
+      error == ENOENT ? " (is the interpreter that its first line names missing?)\n" : "\n"};
   for (const char* text : texts) {
     if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
   }
@@ -108,7 +108,7 @@ std::string signal_name(int number) {
 }
 
 std::string Exit::text() const {
-  if (!known) return "has ended, and its exit code is not known";
+  if (!known) return "has ended with an unknown exit code";
   return signal != 0 ? "was killed by " + signal_name(signal)
                      : "exited with code " + std::to_string(code);
 }

@@ -60,7 +60,7 @@ std::string daemon_program() {
   std::string path = (self.parent_path() / "c10dd").string();
   if (error || access(path.c_str(), X_OK) != 0) {
     throw Fatal(kNotFound,
-                "--standalone: no daemon program at " + path +
+                "--standalone: cannot execute the daemon " + path +
                     "; install c10dd in the folder of c10drun, or use --daemon HOST:PORT");
   }
   return path;
@@ -86,7 +86,7 @@ Standalone::Standalone(boost::asio::io_context& loop, OrphanKiller& orphan_kille
   if (port_ != 0) return;
   process_->signal(SIGKILL);
   while (process_->running()) loop_.run_one();
-  throw Fatal(exit_code::kUnreachable, "--standalone: the daemon did not start: " + end());
+  throw Fatal(exit_code::kUnreachable, "--standalone: the daemon did not start: it " + end());
 }
 
 Standalone::~Standalone() {
@@ -100,7 +100,7 @@ Standalone::~Standalone() {
 }
 
 std::string Standalone::end() const {
-  std::string text = "it " + process_->exit().text();
+  std::string text = process_->exit().text();
   if (!process_->last().empty()) text += "; last lines:\n" + process_->last().text(2'048, "  ");
   return text;
 }

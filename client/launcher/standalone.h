@@ -31,7 +31,7 @@ class Standalone {
 
   std::uint16_t port() const { return port_; }
   bool running() const { return process_->running(); }
-  /// Returns a text that says how the daemon ended, with the last lines of its output.
+  /// Returns how the daemon ended, such as "exited with code 3", and the last lines of its output.
   std::string end() const;
 
  private:

@@ -78,7 +78,8 @@ bool Pump::take() {
     const ssize_t n = write(file_.get(), rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {  // the training must go on, even if the disk is full
-      console_.note("log file: " + client::error_text(errno) + "; nothing more is written to it");
+      console_.note("cannot write to a log file: " + client::error_text(errno) +
+                    "; the rest of this output is not logged");
       file_ = client::Descriptor();
       break;
     }

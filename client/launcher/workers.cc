@@ -70,7 +70,7 @@ void Workers::open_store() {
   } catch (const Error& error) {
     throw Fatal(
         exit_code::kUnreachable,
-        format("the store of the workers cannot be opened: {}; use --store rank0", error.what()));
+        format("cannot open the store of the workers: {}; use --store rank0", error.what()));
   }
   plan_.store_port = std::to_string(store_->port());
 }

@@ -285,7 +285,7 @@ void ProxiedConnection::close_remote() {
 
 void ProxiedConnection::drop() {
   if (client_.core() != nullptr) {
-    client_.core()->finish(failure(Code::closed, "the proxy ends"), boot_time());
+    client_.core()->finish(failure(Code::closed, "the proxy has been closed"), boot_time());
   }
   close_local(nullptr);
   finish();

@@ -241,8 +241,9 @@ Proxy::Proxy(ProxySettings settings) {
   try {
     shell_ = std::make_unique<Shell>(std::move(settings));
   } catch (const boost::system::system_error& failed) {
-    throw Error(Code::unavailable, "the proxy cannot open the descriptors of its loop: " +
-                                       failed.code().message() + "; raise the limit of open files");
+    throw Error(Code::unavailable,
+                "the proxy cannot open its file descriptors: " + failed.code().message() +
+                    "; raise the limit of open files (ulimit -n)");
   }
   shell_->start();
 }

@@ -54,5 +54,5 @@ def _create_torchrun_handler(parameters: Any) -> Any:
 
 
 def torchrun_handler() -> Any:
-    """The entry point of group torchrun.handlers: returns what makes a RendezvousHandler."""
+    """Returns the function that makes a RendezvousHandler. The entry point of group torchrun.handlers."""
     return _create_torchrun_handler

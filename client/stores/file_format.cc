@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a record has its own check sum. Without it, a record with a damaged length could
+// The header of a record has its own checksum. Without it, a record with a damaged length could
 // look like a record whose end is missing.
 #include "client/stores/file_format.h"
 
@@ -18,7 +18,7 @@ std::uint32_t crc(std::string_view bytes) {
   return sum.checksum();
 }
 
-/// Returns the check sum of a record's header. The sum includes the offset, so that a record at a
+/// Returns the checksum of a record's header. The sum includes the offset, so that a record at a
 /// wrong offset is detected as damage.
 std::uint32_t head_crc(std::string_view head, std::uint64_t offset) {
   Bytes bytes(head);
@@ -39,7 +39,7 @@ Bytes encode_header(std::uint64_t id) {
 
 Result<std::uint64_t> decode_header(std::string_view bytes) {
   if (bytes.size() < kFileHeaderBytes || !bytes.starts_with(kFileMagic)) {
-    return failure(Code::invalid_argument, "not a file store");
+    return failure(Code::invalid_argument, "the file is not a file store");
   }
   std::uint32_t version = 0;
   std::uint64_t id = 0;
@@ -49,12 +49,14 @@ Result<std::uint64_t> decode_header(std::string_view bytes) {
   in.get(id);
   in.get(sum);
   if (version > kFileVersion) {
-    return failure(Code::version_unsupported,
-                   "written by a newer version in format {}; this version reads formats up to {}",
-                   version, kFileVersion);
+    return failure(
+        Code::version_unsupported,
+        "a newer version wrote the file in format {}; this version reads formats up to {}", version,
+        kFileVersion);
   }
   if (sum != crc(bytes.substr(0, kFileHeaderBytes - sizeof sum))) {
-    return failure(Code::malformed, "damaged at byte 0: the header's check sum is wrong");
+    return failure(Code::malformed,
+                   "the file is damaged at byte 0: the checksum of its header is wrong");
   }
   return id;
 }
@@ -73,7 +75,7 @@ Bytes encode_record(const std::vector<LocalChange>& changes, std::uint64_t offse
 
 Result<Record> decode_record(std::string_view bytes, std::uint64_t offset) {
   const auto damaged = [&](const char* what) {
-    return failure(Code::malformed, "damaged at byte {}: {} is wrong", offset, what);
+    return failure(Code::malformed, "the file is damaged at byte {}: {} is wrong", offset, what);
   };
   Record record;
   record.size = kRecordHeaderBytes;
@@ -92,15 +94,15 @@ Result<Record> decode_record(std::string_view bytes, std::uint64_t offset) {
       record.size = bytes.size() + 1;
       return record;
     }
-    return damaged("the check sum of a record's header");
+    return damaged("the checksum of a record header");
   }
   record.size += length;
   if (bytes.size() < record.size) return record;
   const std::string_view body = bytes.substr(kRecordHeaderBytes, length);
-  if (body_sum != crc(body)) return damaged("a record's check sum");
+  if (body_sum != crc(body)) return damaged("the checksum of a record");
   wire::Reader in(body);
   in.get(record.changes);
-  if (!in.ok() || !in.at_end()) return damaged("a record's list of changes");
+  if (!in.ok() || !in.at_end()) return damaged("the list of changes in a record");
   record.whole = true;
   return record;
 }

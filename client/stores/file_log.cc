@@ -109,7 +109,7 @@ Result<void> FileLog::take_lock(int file, Lock lock, Deadline deadline) const {
   while (flock(file, how) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) {
-      return failed("cannot lock it (its file system must support flock)", errno);
+      return failed("cannot lock the file (its file system must support flock)", errno);
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       return named(failure(Code::timed_out,
@@ -128,16 +128,20 @@ Result<FileLog::Turn> FileLog::lock(int flags, Lock lock, Deadline deadline) con
   for (;;) {
     Turn turn;
     turn.file_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | flags, 0666));
-    if (!turn.file_) return failed("cannot open it", errno);
+    if (!turn.file_) return failed("cannot open the file", errno);
     struct stat opened {};
     struct stat named_now {};
-    if (fstat(turn.file_.get(), &opened) != 0) return failed("cannot read its status", errno);
+    if (fstat(turn.file_.get(), &opened) != 0) {
+      return failed("cannot read the status of the file", errno);
+    }
     if (!S_ISREG(opened.st_mode)) {
-      return named(failure(Code::invalid_argument, "not a regular file"));
+      return named(failure(Code::invalid_argument, "the path is not a regular file"));
     }
     const Result<void> locked = take_lock(turn.file_.get(), lock, deadline);
     if (!locked) return locked.error();
-    if (fstat(turn.file_.get(), &opened) != 0) return failed("cannot read its status", errno);
+    if (fstat(turn.file_.get(), &opened) != 0) {
+      return failed("cannot read the status of the file", errno);
+    }
     turn.size_ = static_cast<std::uint64_t>(opened.st_size);
     const bool same = stat(path_.c_str(), &named_now) == 0 && named_now.st_ino == opened.st_ino &&
                       named_now.st_dev == opened.st_dev;
@@ -147,7 +151,7 @@ Result<FileLog::Turn> FileLog::lock(int flags, Lock lock, Deadline deadline) con
 
 Result<void> FileLog::read_header(Turn& turn) const {
   const std::optional<Bytes> header = read_at(turn.file_.get(), 0, kFileHeaderBytes);
-  if (!header) return failed("cannot read it", errno);
+  if (!header) return failed("cannot read the file", errno);
   const Result<std::uint64_t> id = decode_header(*header);
   if (!id) return named(id.error());
   turn.id_ = *id;
@@ -176,7 +180,7 @@ Result<FileLog> FileLog::open(const std::string& path, Deadline deadline) {
   const std::filesystem::path real = std::filesystem::canonical(path, unresolved);
   if (!unresolved) log.path_ = real.string();
   const std::optional<Bytes> head = read_at(turn->file_.get(), 0, kFileHeaderBytes);
-  if (!head) return log.failed("cannot read it", errno);
+  if (!head) return log.failed("cannot read the file", errno);
   // Writes the header if it is missing or incomplete. This is the case if the file is new, or if
   // the process that created the file was killed before it had written the whole header.
   const std::string_view begun = std::string_view(*head).substr(0, kFileMagic.size());
@@ -214,13 +218,13 @@ Result<bool> FileLog::read(const Turn& turn, LocalState& state) {
     return false;
   }
   if (size < end_) {
-    return named(
-        failure(Code::malformed, "damaged: the file had {} bytes and now has {}", end_, size));
+    return named(failure(Code::malformed, "the file is damaged: it had {} bytes and now has {}",
+                         end_, size));
   }
   for (std::size_t chunk = kChunkBytes; end_ < size;) {
     const std::size_t wanted = std::min<std::uint64_t>(size - end_, chunk);
     const std::optional<Bytes> bytes = read_at(turn.file_.get(), end_, wanted);
-    if (!bytes) return failed("cannot read it", errno);
+    if (!bytes) return failed("cannot read the file", errno);
     std::string_view rest = *bytes;
     Result<Record> record = Record();
     while (!rest.empty()) {
@@ -242,14 +246,14 @@ Result<bool> FileLog::read(const Turn& turn, LocalState& state) {
 Result<void> FileLog::append(const Turn& turn, const std::vector<LocalChange>& changes) {
   const int file = turn.file_.get();
   if (turn.size_ > end_ && ftruncate(file, static_cast<off_t>(end_)) != 0) {
-    return failed("cannot cut off an unfinished record", errno);
+    return failed("cannot remove an unfinished record at its end", errno);
   }
   const Bytes record = encode_record(changes, end_);
   if (const int error = write_at(file, end_, record); error != 0) {
     static_cast<void>(!ftruncate(file, static_cast<off_t>(end_)));
-    return failed(
-        format("cannot add {} bytes to its {}, so nothing was changed", record.size(), end_),
-        error);
+    return failed(format("cannot append {} bytes to the file of {} bytes, so nothing was changed",
+                         record.size(), end_),
+                  error);
   }
   end_ += record.size();
   seen_ = end_;
@@ -283,7 +287,7 @@ Result<void> FileLog::write_new(int file, const LocalState& state, std::uint64_t
   }
   for (std::uint32_t i = 0; i < state.leaves(); ++i) add(LocalChange::Kind::leave, {}, {});
   flush();
-  if (error != 0) return failed("cannot write it", error);
+  if (error != 0) return failed("cannot write the file", error);
   return {};
 }
 

@@ -24,8 +24,8 @@ struct Scheme {
 
 constexpr Scheme kSchemes[] = {
     {"redis", "redis://[[user]:password@]host:port/job",
-     "; it is part of a build of c10dd that has libhiredis, and needs the package libhiredis0.14",
-     6379, true, true},
+     "; it needs the package libhiredis0.14, and a c10dd that was built with libhiredis", 6379,
+     true, true},
     {"etcd", "etcd://host:port/job", "; it needs the package libboost-json1.81.0", 2379, false,
      true},
     {"tcp", "tcp://host:port[/prefix]", "; it is part of every build of c10dd", 29500, false,
@@ -41,8 +41,8 @@ const Scheme* scheme_of(std::string_view url) {
 
 /// Returns the failure for a URL. The text does not quote the URL, which may contain a password.
 Failure refused(const Scheme& scheme, const std::string& why) {
-  return failure(Code::invalid_argument, "invalid URL of a {} store: {}; the form is {}",
-                 scheme.name, why, scheme.form);
+  return failure(Code::invalid_argument, "invalid {} store URL: {}; expected {}", scheme.name, why,
+                 scheme.form);
 }
 
 Result<ServerUrl> parse(const Scheme& scheme, std::string_view text) {
@@ -50,7 +50,7 @@ Result<ServerUrl> parse(const Scheme& scheme, std::string_view text) {
   if (!url) return refused(scheme, url.error().detail);
   if (url->port == 0) url->port = scheme.port;
   if (!scheme.logs_in && !url->password.empty()) {
-    return refused(scheme, "it has a user or password, which this store cannot use");
+    return refused(scheme, "it has a user or password, but this store cannot log in; remove them");
   }
   if (!scheme.has_job) {
     if (url->path.find_first_of("?#") == std::string::npos) return url;

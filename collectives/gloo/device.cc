@@ -182,7 +182,8 @@ Result<std::shared_ptr<::gloo::transport::Device>> open_device(const BackendSetu
     if (!address) return address.error();
     return Devices::instance().get(*address);
   } catch (const std::exception& error) {
-    return failure(Code::unavailable, "gloo: cannot open \"{}\": {}", name, error.what());
+    return failure(Code::unavailable, "gloo: cannot use the local address \"{}\": {}", name,
+                   error.what());
   }
 }
 

@@ -171,8 +171,8 @@ Result<Addresses> exchange_addresses(const BackendSetup& setup, Transport& trans
     if (part.starts_with(kNoAddress)) return no_address(peer, part.substr(1));
     return failure(
         Code::invalid_argument,
-        "gloo: rank {} has sent no address of Gloo: all ranks must use the same backend; "
-        "check GroupOptions::backend and C10DD_BACKEND there",
+        "gloo: rank {} did not send a Gloo address: all ranks must use the same backend; "
+        "check GroupOptions::backend and C10DD_BACKEND on that rank",
         peer);
   }
   return found;
@@ -186,8 +186,8 @@ Result<void> check_families(const Addresses& addresses, Rank self) {
     if (own.ss_family == theirs.ss_family) continue;
     return failure(
         Code::unavailable,
-        "gloo: the address of rank {} is {}, but that of this rank is {}; all ranks must "
-        "use the same address family: set interface or hostname",
+        "gloo: rank {} has the address {}, but this rank has {}; all ranks must use the same "
+        "address family, IPv4 or IPv6: set the option interface or hostname",
         peer, text_of(theirs), text_of(own));
   }
   return {};
@@ -246,8 +246,8 @@ Result<Draft> draft_without_loopback(const BackendSetup& setup, const Addresses&
       client::local_address_towards(theirs.substr(0, colon), theirs.substr(colon + 1));
   if (again.options.hostname.empty()) {
     return give_up(setup, format("has the loopback address {}, which rank {} at {} cannot reach, "
-                                 "and no route to that rank: set interface or hostname, or "
-                                 "C10DD_GLOO_INTERFACE",
+                                 "and has no route to that rank: set the option interface or "
+                                 "hostname, or the variable C10DD_GLOO_INTERFACE",
                                  own, peer, theirs));
   }
   return draft(again);
@@ -314,10 +314,10 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
   std::vector<MissingRank> missing;
   for (const Rank peer : absent) {
     missing.push_back(missing_rank(peer, setup.bootstrap->processes(),
-                                   MissingRank::Cause::disconnected, "could not be connected"));
+                                   MissingRank::Cause::disconnected, "could not be reached"));
   }
   Failure reason = failure(Code::unavailable,
-                           "gloo: no connection to {} of {} ranks after {}; last attempt: {}; "
+                           "gloo: no connection to {} (world size {}) after {}; last attempt: {}; "
                            "check for a firewall or "
                            "a rank that died",
                            described(missing), size, human(waited()), why);

@@ -111,7 +111,7 @@ void Messages::require_sound_locked(const Channel& channel, const Control& contr
     const auto found = sending_.find(key);
     sound = found != sending_.end() && (control.type != Type::grant || !found->second.payload);
   }
-  if (!sound) throw std::runtime_error("the peer has sent a control message that does not fit");
+  if (!sound) throw std::runtime_error("the peer sent an invalid control message");
 }
 
 void Messages::handle_locked(Channel& channel, const Control& control, Bytes elements,

@@ -239,7 +239,7 @@ void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
 
 // Returns a text such as "all_reduce 7", for error texts.
 std::string Transport::what_locked() const {
-  if (opening_) return "the opening of the group";
+  if (opening_) return "opening the group";
   return format("{} {}", name_of(collective_), sequence_);
 }
 

@@ -50,26 +50,32 @@ Result<void> check_identity(const World& world, const Identity& own,
     return failure(last.code, "rank {}: {}", rank, last.failure);
   }
   if (static_cast<Rank>(own.size) < world.size) {
-    return refused(world, format("it has {} ranks, but MPI has only {}: start the ranks with "
-                                 "\"mpirun -n {} PROGRAM\"",
-                                 world.size, own.size, world.size));
+    return refused(world,
+                   format("the group has {} ranks, but MPI has only {}: start the ranks with "
+                          "\"mpirun -n {} PROGRAM\"",
+                          world.size, own.size, world.size));
   }
   if (last.job != own.job || last.size != own.size) {
-    return refused(world,
-                   format("ranks {} and {} were not started by the same mpirun", world.rank, rank));
+    return refused(
+        world,
+        format(
+            "ranks {} and {} were not started by the same mpirun; start all ranks with one mpirun",
+            world.rank, rank));
   }
   const auto twin = std::ranges::find(theirs, last.rank, &Identity::rank) - theirs.begin();
   if (static_cast<std::size_t>(twin) != rank) {
-    return refused(world, format("ranks {} and {} are one process for MPI: start each in a process "
-                                 "of its own, with one mpirun",
-                                 twin, rank));
+    return refused(world,
+                   format("ranks {} and {} are the same MPI process: start each rank as its own "
+                          "process, with one mpirun",
+                          twin, rank));
   }
   // A group of all processes has MPI's ranks. Another group may have any.
   const bool is_everybody = world.members.empty() && static_cast<Rank>(own.size) == world.size;
   if (is_everybody && static_cast<std::size_t>(last.rank) != rank) {
-    return refused(world, format("rank {} has rank {} in MPI: unset C10DD_RANK, so that mpirun "
-                                 "gives the ranks",
-                                 rank, last.rank));
+    return refused(world,
+                   format("rank {} is rank {} in MPI: unset C10DD_RANK, so that mpirun assigns "
+                          "the ranks",
+                          rank, last.rank));
   }
   return {};
 }
@@ -135,7 +141,7 @@ struct Opening {
 
 Result<std::pair<MPI_Comm, MPI_Comm>> make_comms(Runtime& runtime, const std::vector<int>& ranks,
                                                  const World& world) {
-  if (!runtime.enter()) return failure(Code::closed, "mpi: MPI was ended in this process");
+  if (!runtime.enter()) return failure(Code::closed, "mpi: MPI was finalized in this process");
   Result<std::pair<MPI_Comm, MPI_Comm>> result = std::pair(MPI_COMM_NULL, MPI_COMM_NULL);
   try {
     const int tag = tag_of(world);
@@ -168,7 +174,7 @@ Result<std::pair<MPI_Comm, MPI_Comm>> make_comms_until(
   opening->late = true;
   runtime.abandon();
   return failure(Code::timed_out,
-                 "mpi: opening process group \"{}\" timed out after {}: a rank does not answer; {}",
+                 "mpi: opening process group \"{}\" timed out after {}: a rank did not respond; {}",
                  setup.world.name, human(setup.options.open_timeout), Runtime::kMustExit);
 }
 

@@ -110,7 +110,7 @@ void Lane::work() {
 void Lane::run_one(std::unique_lock<std::mutex>& lock) {
   inside_ = true;
   lock.unlock();
-  Result<void> result = failure(Code::closed, "mpi: MPI was ended in this process");
+  Result<void> result = failure(Code::closed, "mpi: MPI was finalized in this process");
   if (runtime_.enter()) {
     result = run(operation_, comm_);
     runtime_.leave();

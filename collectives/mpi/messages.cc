@@ -49,7 +49,7 @@ void Messages::start(const Operation& operation, Completion& completion) {
   if (runtime_.enter()) return;
   started_.pop_back();
   lock.unlock();
-  completion.complete_message(failure(Code::closed, "mpi: MPI was ended in this process"));
+  completion.complete_message(failure(Code::closed, "mpi: MPI was finalized in this process"));
 }
 
 void Messages::fail(const Failure& reason) {

@@ -21,7 +21,7 @@ namespace {
 int int_of(std::size_t count) {
   if (count > kCountMax) {
     throw CallFailed(
-        format("a part of {} elements is too large for MPI, limit {}: use smaller "
+        format("{} elements are too many for one MPI call (limit {}): use smaller "
                "tensors",
                count, kCountMax));
   }
@@ -121,7 +121,8 @@ class Run {
     }
     if (different.empty()) {
       return failure(Code::size_mismatch,
-                     "{}: the ranks disagree about the sizes of tensors in their lists", text(0));
+                     "{}: the tensors in the lists have different sizes on different ranks",
+                     text(0));
     }
     return issued_differently(different, text(different.front()), text(0));
   }
@@ -294,7 +295,7 @@ class Run {
       if (seen[0] == 0) continue;
       if (seen[2] == seen[3]) {
         return failure(Code::unsupported,
-                       "{}: rank {} has {} elements for rank {}, but MPI takes at most {}: use "
+                       "{}: rank {} sends {} elements to rank {}, but MPI takes at most {}: use "
                        "smaller tensors",
                        name_of(operation_.collective), seen[1], seen[2], other, kCountMax);
       }

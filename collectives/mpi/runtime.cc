@@ -27,9 +27,10 @@ Runtime& Runtime::instance() {
 Result<Runtime*> Runtime::start() {
   Runtime& runtime = instance();
   if (runtime.home_.forked()) {
-    return failure(Code::unsupported,
-                   "mpi: this process was forked from one that may use MPI, which it cannot share; "
-                   "start the new process with exec");
+    return failure(
+        Code::unsupported,
+        "mpi: this process was forked from a process that may use MPI, and cannot use MPI "
+        "itself; start it with exec");
   }
   const std::lock_guard lock(runtime.mutex_);
   const Result<void> begun = runtime.begin();
@@ -39,12 +40,12 @@ Result<Runtime*> Runtime::start() {
 
 Result<void> Runtime::begin() {
   if (abandoned_ > 0) {
-    return failure(Code::unsupported, "mpi: an operation that failed is still inside MPI; {}",
+    return failure(Code::unsupported, "mpi: a failed operation is still running inside MPI; {}",
                    kMustExit);
   }
   if (finalized()) {
     return failure(Code::unsupported,
-                   "mpi: MPI was ended in this process, and cannot be started again");
+                   "mpi: MPI was finalized in this process and cannot be initialized again");
   }
   if (begun_) return {};
   int initialized = 0;
@@ -60,9 +61,10 @@ Result<void> Runtime::begin() {
     MPI_Query_thread(&provided);
   }
   if (provided < MPI_THREAD_MULTIPLE) {
-    return failure(Code::unsupported,
-                   "mpi: MPI was started without MPI_THREAD_MULTIPLE; call MPI_Init_thread with "
-                   "MPI_THREAD_MULTIPLE, or let c10dd start MPI");
+    return failure(
+        Code::unsupported,
+        "mpi: MPI was initialized without MPI_THREAD_MULTIPLE; call MPI_Init_thread with "
+        "MPI_THREAD_MULTIPLE, or let c10dd initialize MPI");
   }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);

@@ -43,8 +43,7 @@ class Runtime {
 
   /// The advice of each error after which an operation is still inside MPI.
   static constexpr const char* kMustExit =
-      "MPI cannot stop an operation that has begun, so this process cannot use MPI any more and "
-      "must exit";
+      "MPI cannot cancel a started operation, so this process can no longer use MPI and must exit";
 
  private:
   Result<void> begin();

@@ -132,10 +132,10 @@ class NcclBackend final : public Backend {
   }
 
   std::string refuses(const Operation& message) const override {
-    if (message.peer == kAnyRank) return "cannot receive from any rank: name the rank";
+    if (message.peer == kAnyRank) return "cannot receive from any rank: name one rank";
     const bool receives = message.collective == Collective::recv;
     if (message.tag == 0 || (receives && message.tag == kAnyTag)) return {};
-    return format("has no tags: use tag 0 instead of {}", message.tag);
+    return format("does not support tags: use tag 0 instead of {}", message.tag);
   }
 
   bool starts_at_once(const Operation&) const override { return true; }
@@ -229,8 +229,9 @@ Result<std::vector<UniqueId>> ids_of(const std::vector<Identity>& identities) {
     const Rank rank = first_of_block(block, size);
     const std::string& id = identities[rank].id;
     if (id.size() != sizeof(UniqueId)) {
-      return failure(Code::size_mismatch, "nccl: rank {} has sent an id of {} bytes, not {}", rank,
-                     id.size(), sizeof(UniqueId));
+      return failure(Code::size_mismatch,
+                     "nccl: rank {} sent a unique id of {} bytes instead of {}", rank, id.size(),
+                     sizeof(UniqueId));
     }
     id.copy(ids.emplace_back().bytes, sizeof(UniqueId));
   }

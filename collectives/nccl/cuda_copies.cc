@@ -46,8 +46,9 @@ class Paths {
     const Result<const Cuda*> cuda = Cuda::start();
     if (!cuda) return cuda.error();
     if (index < 0 || index >= (*cuda)->devices()) {
-      return failure(Code::invalid_argument, "a tensor is on cuda:{}, but this process has {} GPUs",
-                     index, (*cuda)->devices());
+      return failure(Code::invalid_argument,
+                     "a tensor is on cuda:{}, but this process has {} GPUs, numbered from 0", index,
+                     (*cuda)->devices());
     }
     const Result<const CudaDevice*> device = (*cuda)->device(index);
     if (!device) return device.error();

@@ -167,9 +167,10 @@ Result<const Cuda*> Cuda::start() {
   static Cuda* cuda = nullptr;
   static const client::HomeProcess home;
   if (home.forked()) {
-    return failure(Code::unsupported,
-                   "nccl: this process was forked from one that has used CUDA, which does not work "
-                   "in a forked process; start it as a new program");
+    return failure(
+        Code::unsupported,
+        "nccl: this process was forked from a process that had used CUDA, and CUDA does not "
+        "work after a fork; start this process with exec");
   }
   const std::lock_guard lock(mutex);
   if (cuda != nullptr) return cuda;
@@ -202,7 +203,7 @@ Result<Cuda*> Cuda::open() {
         Code::unsupported,
         "nccl: no GPU can be used: {}; check nvidia-smi and CUDA_VISIBLE_DEVICES, or "
         "choose backend gloo",
-        status == CudaStatus::success ? "the driver has 0 devices" : driver_text(*api, status));
+        status == CudaStatus::success ? "the driver reports 0 devices" : driver_text(*api, status));
   }
   auto* const cuda = new Cuda;
   cuda->api_ = std::move(api);

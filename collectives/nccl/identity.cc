@@ -80,8 +80,8 @@ Result<void> check(const World& world, const std::vector<Identity>& theirs) {
     return failure(last.code, "rank {}: {}", rank, last.failure);
   }
   if (last.version != theirs.front().version) {
-    return refused(world, format("rank 0 has version {} of NCCL, but rank {} has {}; install one "
-                                 "version everywhere",
+    return refused(world, format("rank 0 has NCCL version {}, but rank {} has {}; install the same "
+                                 "version for all ranks",
                                  theirs.front().version, rank, last.version));
   }
   const auto same_gpu = [&](const Identity& other) {
@@ -90,9 +90,10 @@ Result<void> check(const World& world, const std::vector<Identity>& theirs) {
   const auto twin =
       static_cast<std::size_t>(std::ranges::find_if(theirs, same_gpu) - theirs.begin());
   if (twin == rank) return {};
-  return refused(world, format("ranks {} and {} use the same GPU, {} of host {}; give each rank a "
-                               "GPU of its own by CUDA_VISIBLE_DEVICES or GroupOptions::device",
-                               twin, rank, last.bus_id, last.host));
+  return refused(world,
+                 format("ranks {} and {} use the same GPU, {} of host {}; give each rank its "
+                        "own GPU with CUDA_VISIBLE_DEVICES or GroupOptions::device",
+                        twin, rank, last.bus_id, last.host));
 }
 
 }  // namespace

@@ -320,7 +320,7 @@ Failure Lane::failed(const Entry& entry, const char* call, Status status) const 
   const bool lost = status == Status::remote_error || status == Status::system_error;
   const char* const lost_text = status == Status::remote_error
                                     ? "a peer was lost: "
-                                    : "a peer was lost, or a call of this system has failed: ";
+                                    : "a peer was lost, or a system call on this rank failed: ";
   return failed(entry, failure(lost ? Code::unavailable : Code::internal, "{}{}",
                                lost ? lost_text : "", library_.text_of(call, status, comm_)));
 }

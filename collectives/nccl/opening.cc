@@ -104,7 +104,7 @@ Result<Comm> open_comm(const Library& library, const CudaDevice& device,
   if (!result) {
     return failure(
         Code::timed_out,
-        "nccl: process group \"{}\" was not connected within {}: a rank has not come, or "
+        "nccl: process group \"{}\" was not connected within {}: a rank did not join, or "
         "NCCL cannot reach it; set NCCL_DEBUG=INFO to see what NCCL waits for",
         group, human(Worker::Clock::now() - start));
   }

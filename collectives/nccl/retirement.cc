@@ -121,10 +121,11 @@ Result<void> Retirement::await_free(const CudaDevice& device, Clock::time_point 
   const auto begin = Clock::now();
   const auto free = [&] { return reserved_[&device] == 0; };
   if (changed_.wait_until(lock, deadline, free)) return {};
-  return failure(Code::timed_out,
-                 "nccl: waited {} for {} communicators of cuda:{} that are being aborted; restart "
-                 "this process",
-                 human(Clock::now() - begin), reserved_[&device], device.index());
+  return failure(
+      Code::timed_out,
+      "nccl: after {}, {} communicators of cuda:{} are still being aborted; restart this "
+      "process",
+      human(Clock::now() - begin), reserved_[&device], device.index());
 }
 
 void Retirement::await_held(Clock::duration limit) {

@@ -30,10 +30,11 @@ Worker& Worker::instance() { return client::of_this_process<Worker>(); }
 
 Result<void> Worker::require_other_thread(const char* what) {
   if (!is_worker) return {};
-  return failure(Code::invalid_argument,
-                 "nccl: {} in a callback of a Work, because its thread is the one that connects "
-                 "the ranks; do so on another thread",
-                 what);
+  return failure(
+      Code::invalid_argument,
+      "nccl: {} in a Work callback, because the thread of the callback also connects the "
+      "ranks; use another thread",
+      what);
 }
 
 Result<void> Worker::wake(std::shared_ptr<Task> task) {
@@ -44,8 +45,8 @@ Result<void> Worker::wake(std::shared_ptr<Task> task) {
   } catch (const std::system_error& error) {
     return failure(
         Code::unavailable,
-        "nccl: the thread that calls NCCL cannot be created: {}; check the limits of the "
-        "process, such as ulimit -u",
+        "nccl: cannot create the thread that calls NCCL: {}; check the limits of the process, "
+        "such as ulimit -u",
         error.what());
   }
   has_thread_ = true;

@@ -14,8 +14,8 @@ namespace ip = boost::asio::ip;
 
 Failure invalid(std::string_view range, std::string_view why) {
   return failure(Code::invalid_argument,
-                 "invalid range of addresses \"{}\": {}; use ADDRESS/BITS, for example 10.0.0.0/8 "
-                 "or fd00::/8",
+                 "invalid address range \"{}\": {}; use ADDRESS/BITS, for example 10.0.0.0/8 or "
+                 "fd00::/8",
                  range, why);
 }
 
@@ -48,7 +48,7 @@ Result<void> AddressRanges::add(std::string_view range) {
   const std::size_t slash = std::min(range.find('/'), range.size());
   boost::system::error_code failed;
   const ip::address address = ip::make_address(std::string(range.substr(0, slash)), failed);
-  if (failed) return invalid(range, "it has no address");
+  if (failed) return invalid(range, "the part before the / is not an IP address");
   const unsigned most = address.is_v4() ? 32 : 128;
   unsigned short bits = static_cast<unsigned short>(most);
   if (slash < range.size()) {
@@ -64,7 +64,7 @@ Result<void> AddressRanges::add(std::string_view range) {
   } else {
     canonical = is_canonical(v6_.emplace_back(address.to_v6(), bits));
   }
-  if (!canonical) return invalid(range, "the address has bits behind the prefix");
+  if (!canonical) return invalid(range, "the address has bits set after the prefix");
   return {};
 }
 

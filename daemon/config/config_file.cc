@@ -27,13 +27,13 @@ Result<std::string> read(const std::string& path) {
   std::string text(kFileBytes + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file && !file.eof()) {
-    return failure(Code::invalid_argument, "config {}: cannot be read: {}", path,
+    return failure(Code::invalid_argument, "config {}: cannot read this file: {}", path,
                    std::strerror(errno));
   }
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kFileBytes) {
-    return failure(Code::invalid_argument, "config {}: longer than the limit of {} bytes", path,
-                   kFileBytes);
+    return failure(Code::invalid_argument,
+                   "config {}: this file is longer than the limit of {} bytes", path, kFileBytes);
   }
   return text;
 }
@@ -140,7 +140,7 @@ Result<std::vector<ConfigEntry>> read_config(const std::string& path) {
       by_line.emplace_back(key.source().begin.line, std::move(entry));
     }
   } catch (const toml::parse_error& error) {
-    return failure(Code::invalid_argument, "{}: not TOML: {}", where(error.source()),
+    return failure(Code::invalid_argument, "{}: this is not valid TOML: {}", where(error.source()),
                    printable(std::string(error.description()), 200));
   }
   std::stable_sort(by_line.begin(), by_line.end(),

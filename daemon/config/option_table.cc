@@ -45,76 +45,75 @@ constexpr Option kTable[] = {
      [](const Options& o) { return flag_text(o.allow_insecure_listen); }},
     {"protocols", "LIST", Form::text, kProtocolsHelp, set_protocols, protocols_text},
     {"tcpstore_job", "JOB", Form::text,
-     "job of the clients of PyTorch's TCPStore, which cannot name one", set_tcpstore_job,
+     "job name for clients of PyTorch's TCPStore, which cannot send one", set_tcpstore_job,
      [](const Options& o) { return o.tcpstore_job; }},
     {"tcpstore_from", "RANGES", Form::text,
-     "who may use TCPStore, besides this machine: addresses such as\n"
+     "other machines that may use TCPStore: address ranges such as\n"
      "10.0.0.0/8, separated by commas. TCPStore has no authentication,\n"
-     "so nobody else may, also with --allow-insecure-listen",
+     "so all others are refused, even with --allow-insecure-listen",
      set_tcpstore_from, [](const Options& o) { return o.tcpstore_from; }},
     {"tcpstore_legacy", "VERSION", Form::text,
      "protocol of TCPStore clients before PyTorch 2.2: 2.0 (PyTorch 1.9 to\n"
-     "2.0), 2.1, or auto: recognise it by what they send",
+     "2.0), 2.1, or auto (detect it from what they send)",
      set_tcpstore_legacy, tcpstore_legacy_text},
     {"endpoint_ports", "LOW-HIGH", Form::text,
-     "ports of the endpoints that are leased for clients of TCPStore, for\n"
-     "example 29600-29699, not among the ports that the system gives out\n"
+     "port range for the endpoints that TCPStore clients lease, for example\n"
+     "29600-29699, outside the system's ephemeral ports\n"
      "(ip_local_port_range); without a value, any free port",
      set_endpoint_ports, endpoint_ports_text},
     {"http_hosts", "LIST", Form::text,
      "further host names, separated by commas, that HTTP requests may use\n"
      "to reach a listener on loopback, for example the name of a tunnel.\n"
      "localhost and loopback addresses are always allowed. Requests with\n"
-     "another Host get 403, since a web page of another site could send\n"
-     "them",
+     "any other Host get 403, because a web page of another site could\n"
+     "have sent them",
      set_http_hosts, [](const Options& o) { return o.http_hosts; }},
     {"engine", "URL", Form::text,
      "where the state is stored: memory: (lost at exit), rocksdb:/path or\n"
      "redis://[[user]:password@]host:port[/prefix], or with Sentinels\n"
      "redis+sentinel://[[user]:password@]host:port[,...]/master[/prefix].\n"
      "Put a password into the variable or the file: other users can see\n"
-     "flags",
+     "command lines",
      set_engine, [](const Options& o) { return o.engine; }},
     {"durability", "WHAT", Form::text,
      "what an acknowledged write survives: fsync (power loss), os (a crash\n"
      "of the daemon) or none (SIGTERM only)",
      set_durability, durability_text},
     {"lease", "SECONDS", Form::number,
-     "on an engine that daemons share (redis:), how long a daemon may be\n"
-     "silent before the others take its jobs over, 1 to 60; the same for\n"
+     "with a shared engine (redis:), how long a daemon may be silent before\n"
+     "other daemons take over its jobs, 1 to 60; use the same value for\n"
      "all daemons of the engine",
      [](Options& o, Text text) { return set_seconds(o.lease, text, 1, 60); },
      [](const Options& o) { return seconds_text(o.lease); }},
     {"advertise", "LIST", Form::text,
-     "on an engine that daemons share, the addresses, separated by commas,\n"
-     "at which clients and other daemons reach this one; without a value,\n"
-     "the address that it listens on, or the name of this machine",
+     "with a shared engine, the addresses, separated by commas, at which\n"
+     "clients and other daemons reach this daemon; without a value, the\n"
+     "address that it listens on, or the name of this machine",
      set_advertise, [](const Options& o) { return o.advertise; }},
     {"redis_accept_weak_durability", "", Form::boolean,
-     "start on a Redis that may lose acknowledged writes by its settings,\n"
-     "or because a Sentinel may put a replica in its place",
+     "start on a Redis server that may lose acknowledged writes, because of\n"
+     "its settings or because Sentinel may promote a replica",
      [](Options& o, Text text) { return set_flag(o.redis_accept_weak_durability, text); },
      [](const Options& o) { return flag_text(o.redis_accept_weak_durability); }},
     {"mark", "FILE", Form::text,
-     "on an engine that daemons share, a file in which the daemon keeps\n"
-     "how far the state had come: it does not start on an older state,\n"
-     "or on another one. Each daemon needs its own",
+     "with a shared engine, a file in which the daemon records how new the\n"
+     "state is: it refuses to start on an older state or on a different\n"
+     "one. Each daemon needs its own file",
      [](Options& o, Text text) {
        o.mark = text;
        return Result<void>();
      },
      [](const Options& o) { return o.mark; }},
     {"shards", "N", Form::number,
-     "number of event loops, each with a thread, that jobs are spread\n"
-     "over, at most 64; 0: one per core",
+     "number of event loops over which jobs are spread, each with its own\n"
+     "thread, at most 64; 0: one per core",
      [](Options& o, Text text) { return set_count(o.shards, text, 0, limits::kShards); },
      [](const Options& o) { return std::to_string(o.shards); }},
     {"log_level", "LEVEL", Form::text, "lowest level to log: trace, debug, info, warn or error",
      set_log_level, [](const Options& o) { return o.log_level; }},
     {"drain_timeout", "SECONDS", Form::number,
-     "longest time from SIGTERM to the end of the daemon, 0 to 3600 (less\n"
-     "than 1 counts as 1): it waits for open requests, then closes the\n"
-     "engine",
+     "longest time from SIGTERM to exit, 0 to 3600 (less than 1 counts as\n"
+     "1): the daemon waits for open requests, then closes the engine",
      [](Options& o, Text text) { return set_seconds(o.drain_timeout, text, 0, 3600); },
      [](const Options& o) { return seconds_text(o.drain_timeout); }},
 
@@ -125,11 +124,11 @@ constexpr Option kTable[] = {
      [](const Options& o) { return seconds_text(o.run_grace); }},
     {"session_expiry", "SECONDS", Form::number,
      "how long a session is kept after its connection is lost, 1 to 86400,\n"
-     "if its client does not ask for another time",
+     "unless its client asks for another time",
      [](Options& o, Text text) { return set_seconds(o.quotas.session_expiry, text, 1, kDay); },
      [](const Options& o) { return seconds_text(o.quotas.session_expiry); }},
     {"idle_timeout", "SECONDS", Form::number,
-     "close a native connection that has sent nothing for so long, 1 to\n86400",
+     "close a native connection that has sent nothing for this long, 1 to\n86400",
      [](Options& o, Text text) { return set_seconds(o.idle_timeout, text, 1, kDay); },
      [](const Options& o) { return seconds_text(o.idle_timeout); }},
 
@@ -147,8 +146,8 @@ constexpr Option kTable[] = {
      [](const Options& o) { return std::to_string(o.max_jobs); }},
     {"max_bytes", "SIZE", Form::text,
      "maximum memory of all jobs together; auto: three quarters of this\n"
-     "machine's memory. Connections may hold another eighth of it, at\n"
-     "least 64MiB, of unfinished frames and unread replies",
+     "machine's memory. Unfinished frames and unread replies may take an\n"
+     "eighth of this maximum in addition, at least 64MiB",
      [](Options& o, Text text) { return set_auto_size(o.max_bytes, text); },
      [](const Options& o) { return auto_size_text(o.max_bytes); }},
     {"max_keys_per_job", "N", Form::number,
@@ -172,19 +171,19 @@ constexpr Option kTable[] = {
      [](const Options& o) { return std::to_string(o.quotas.queue_items); }},
 
     {"disk_reserve", "SIZE", Form::text,
-     "with less free space on the disk of the state, or less than the\n"
-     "engine needs to discard removed keys, writes that need room are\n"
+     "free space to keep on the disk of the state. With less, or less than\n"
+     "the engine needs to discard removed keys, writes that need room are\n"
      "refused; auto: 5 % of the disk, at least 512MiB",
      [](Options& o, Text text) { return set_auto_size(o.disk_reserve, text); },
      [](const Options& o) { return auto_size_text(o.disk_reserve); }},
     {"disk_minimum", "SIZE", Form::text,
-     "with less free space, all is refused but reads, removals, pops,\n"
-     "barriers, joins and the start and end of a session",
+     "with less free space, everything is refused except reads, removals,\n"
+     "pops, barriers, joins and the start and end of a session",
      [](Options& o, Text text) { return set_size(o.disk_minimum, text); },
      [](const Options& o) { return size_text(o.disk_minimum); }},
     {"disk_ballast", "SIZE", Form::text,
      "size of a file that is deleted to make room if the disk fills up\n"
-     "nevertheless; 0: no file",
+     "anyway; 0: no file",
      [](Options& o, Text text) { return set_size(o.disk_ballast, text); },
      [](const Options& o) { return size_text(o.disk_ballast); }},
 };

@@ -246,18 +246,18 @@ Result<void> set_advertise(Options& options, const std::string& text) {
     const Result<AddressParts> parts = split_address(address);
     const auto port = parts && parts->port ? parse_number<std::uint16_t>(*parts->port)
                                            : std::optional<std::uint16_t>();
-    if (!port || *port == 0) return refused(address, "it has no port of 1 to 65535");
+    if (!port || *port == 0) return refused(address, "the port must be 1 to 65535");
     const std::string host(parts->host);
     if (parts->bracketed ? !is_ipv6(host) : !is_name(host)) {
-      return refused(address, "the host is no name and no IP address");
+      return refused(address, "the host is not a valid name or IP address");
     }
     if (host == "0.0.0.0" || host == "::") {
-      return refused(address, "nobody can connect to that host");
+      return refused(address, "clients cannot connect to this host");
     }
     if (is_link_local(host)) {
-      return refused(address, "it is a link-local address, which means something else elsewhere");
+      return refused(address, "a link-local address is not valid on other machines");
     }
-    if (std::ranges::count(addresses, address) > 1) return refused(address, "it is there twice");
+    if (std::ranges::count(addresses, address) > 1) return refused(address, "it is listed twice");
   }
   if (addresses.size() > limits::kAdvertised) {
     return failure(Code::invalid_argument, "too many addresses: {}, limit {}", addresses.size(),
@@ -305,7 +305,7 @@ Result<void> set_tcpstore_legacy(Options& options, const std::string& text) {
     return {};
   }
   return failure(Code::invalid_argument,
-                 "unknown version of old clients \"{}\"; use auto, 2.0 (PyTorch 1.9 to 2.0) or 2.1",
+                 "unknown TCPStore version \"{}\"; use auto, 2.0 (PyTorch 1.9 to 2.0) or 2.1",
                  text);
 }
 

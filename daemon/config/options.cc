@@ -131,13 +131,13 @@ struct CommandLine {
             ->description("print the effective options in the format of this file, then exit");
     accept_rollback = app.add_flag("--accept-rollback")
                           ->description(
-                              "start once on state that has lost acknowledged changes; all\n"
-                              "sessions that were open before end");
+                              "start once on a state that has lost acknowledged changes; this\n"
+                              "ends all sessions that were open");
     checkpoint = app.add_option("--checkpoint")
                      ->type_name("DIR")
                      ->description(
-                         "ask the daemon that serves on the address of --listen to write a\n"
-                         "copy of its state to DIR, which must not exist, and exit");
+                         "ask the daemon at the --listen address to write a copy of its\n"
+                         "state to DIR, which must not exist, then exit");
     const Options defaults = default_options();
     for (std::size_t i = 0; i < kCount; ++i) {
       const Option& option = kOptions[i];
@@ -213,8 +213,8 @@ Result<void> check_spoken(const Layers& layers) {
   const std::size_t at = static_cast<std::size_t>(
       std::ranges::find(kOptions, "protocols", &Option::name) - std::begin(kOptions));
   return failure(Code::invalid_argument,
-                 "{} must include native and http on the engine {}, because other daemons send "
-                 "clients here and pass requests on",
+                 "{} must include native and http with the engine {}, because other daemons "
+                 "redirect clients and forward requests to this one",
                  layers.source[at], store::without_password(layers.options.engine));
 }
 
@@ -228,10 +228,11 @@ Result<void> check_shared(const Layers& layers) {
     const bool for_shared =
         option.name == "lease" || option.name == "mark" || option.name == "advertise";
     if (!for_shared || option.get(options) == option.get(defaults)) continue;
-    return failure(Code::invalid_argument,
-                   "{} is for daemons that share an engine redis:// or redis+sentinel://, and the "
-                   "engine is {}; leave it out, or choose such an engine",
-                   layers.source[i], store::without_password(options.engine));
+    return failure(
+        Code::invalid_argument,
+        "{} needs a shared engine (redis:// or redis+sentinel://), but the engine is {}; "
+        "remove this option, or choose such an engine",
+        layers.source[i], store::without_password(options.engine));
   }
   return {};
 }
@@ -266,7 +267,7 @@ Result<void> apply_all(Layers& layers, const CommandLine& line) {
 }
 
 void print(const Options& options) {
-  std::cout << "# c10dd " << kVersion << ", options in force; loaded with --config FILE\n";
+  std::cout << "# c10dd " << kVersion << ", effective options; load them with --config FILE\n";
   const Options defaults = default_options();
   for (const Option& option : kOptions) {
     std::cout << "\n# ";

@@ -41,9 +41,8 @@ std::string names_of(const std::vector<Peer>& peers) {
 HttpReply not_again(const std::string& job, const JobPlaces& places, const HttpRequest& request) {
   Failure why = failure(
       Code::unavailable,
-      "job \"{}\" is served by the daemon at {}, as this daemon knows it, and the "
-      "daemon at {} has passed the request on to this one; a request is passed on "
-      "once: ask again",
+      "job \"{}\" is served by the daemon at {}, but the daemon at {} has forwarded "
+      "the request to this one; a request is forwarded only once: try again",
       printable_name(job), names_of(places.elsewhere), printable_name(request.forwarded_by));
   why.retry_after = std::chrono::seconds(1);
   return http_error(why);
@@ -52,7 +51,7 @@ HttpReply not_again(const std::string& job, const JobPlaces& places, const HttpR
 HttpReply several_owners(const std::string& job, const JobPlaces& places) {
   return http_error(
       409, Code::not_owner,
-      format("job \"{}\" has runs that different daemons serve: {}{}; move the job to "
+      format("the runs of job \"{}\" are served by several daemons: {}{}; move the job to "
              "one of them first, or end the processes of the other runs",
              printable_name(job), places.here ? "this one, " : "", names_of(places.elsewhere)));
 }

@@ -107,8 +107,8 @@ asio::awaitable<std::string_view> read_request(Connection& connection, HttpReade
     if (!reader.begun()) co_return "idle";
     const auto waited =
         std::chrono::duration_cast<std::chrono::seconds>(connection.patience.request);
-    const HttpReply reply =
-        http_error(408, Code::timed_out, format("request: incomplete after {} s", waited.count()));
+    const HttpReply reply = http_error(
+        408, Code::timed_out, format("the request is incomplete after {} s", waited.count()));
     co_await refuse(connection, reply);
     co_return name_of(reply.code);
   }

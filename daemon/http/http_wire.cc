@@ -29,25 +29,26 @@ constexpr std::size_t kDetailBytes = 512;
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 HttpReply malformed(std::string_view why) {
-  return http_error(400, Code::malformed, "request: " + std::string(why));
+  return http_error(400, Code::malformed, "invalid request: " + std::string(why));
 }
 
 HttpReply header_too_large(bool of_chunk) {
   return http_error(
       431, Code::too_large,
-      format("request: {} longer than the limit of {} bytes",
-             of_chunk ? "header of a chunk, or trailer," : "header", limits::kHttpHeaderBytes));
+      format("the {} is longer than the limit of {} bytes",
+             of_chunk ? "header of a chunk, or the trailer," : "header of the request",
+             limits::kHttpHeaderBytes));
 }
 
 HttpReply refusal_of(const boost::system::error_code& error) {
   if (error == http::error::body_limit) {
-    return http_error(
-        413, Code::too_large,
-        format("request: body longer than the limit of {} bytes", limits::kHttpBodyBytes));
+    return http_error(413, Code::too_large,
+                      format("the body of the request is longer than the limit of {} bytes",
+                             limits::kHttpBodyBytes));
   }
   if (error == http::error::bad_version) {
     return http_error(505, Code::version_unsupported,
-                      "request: unsupported version of HTTP; use HTTP/1.1 or HTTP/1.0");
+                      "unsupported HTTP version; use HTTP/1.1 or HTTP/1.0");
   }
   return malformed(error.message());
 }

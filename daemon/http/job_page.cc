@@ -111,7 +111,7 @@ class RunPage {
   /// Names the ranks that tell each world size, with their hosts if they are connected.
   std::string world_sizes() const {
     if (run_.plain && !run_.plain->differing.empty()) return run_.plain->differing;
-    std::string text = "the ranks tell different world sizes: ";
+    std::string text = "the ranks report different world sizes: ";
     for (const auto& [size, told] : run_.details.differing) {
       const bool first = size == run_.details.differing.begin()->first;
       text += format("{}{} by ranks {}", first ? "" : "; ", size, fold_set(told));

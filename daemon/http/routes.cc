@@ -62,7 +62,7 @@ HttpReply jobs(const HttpRequest&, const ServerFacts& facts) {
 std::string how_to_begin(const std::string& job, const std::string& address) {
   const Result<AddressParts> parts = split_address(address);
   if (!parts || !parts->port) {
-    return format("PyTorch trainers need a port of their own, see POST /v1/jobs/{}/endpoints", job);
+    return format("PyTorch trainers need their own port, see POST /v1/jobs/{}/endpoints", job);
   }
   return format(
       "if its ranks are PyTorch trainers, start them with MASTER_ADDR={} MASTER_PORT={} "
@@ -76,14 +76,14 @@ HttpReply job(const HttpRequest& request, const ServerFacts& facts) {
   if (facts.page.runs.empty() && facts.page.elsewhere.empty()) {
     if (facts.page.stored) {
       Failure why = failure(Code::unavailable,
-                            "job \"{}\" is being moved or claimed by another daemon; ask again",
+                            "job \"{}\" is being moved or claimed by another daemon; try again",
                             printable(*name, limits::kNameBytes));
       why.retry_after = std::chrono::seconds(1);
       return http_error(why);
     }
     return http_error(
         404, Code::not_found,
-        format("job \"{}\": no run is loaded; GET /v1/jobs lists the loaded jobs; {}",
+        format("job \"{}\" has no loaded run; GET /v1/jobs lists the loaded jobs; {}",
                printable(*name, limits::kNameBytes),
                how_to_begin(printable(*name, limits::kNameBytes), facts.page.trainers)));
   }
@@ -94,7 +94,7 @@ HttpReply job(const HttpRequest& request, const ServerFacts& facts) {
 HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.local) {
     return http_error(403, Code::permission_denied,
-                      "checkpoint: allowed only for clients on the daemon's machine");
+                      "only clients on the daemon's machine may write a checkpoint");
   }
   const Result<std::string> path = checkpoint_path(request);
   const Result<void> done = path ? facts.checkpoint : path.error();
@@ -106,7 +106,7 @@ HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
 HttpReply remove_job(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.local) {
     return http_error(403, Code::permission_denied,
-                      "removal of a job: allowed only for clients on the daemon's machine");
+                      "only clients on the daemon's machine may remove a job");
   }
   const Result<std::string> job = job_of(request);
   const Result<void> done = job ? facts.removed : job.error();
@@ -122,7 +122,7 @@ HttpReply remove_job(const HttpRequest& request, const ServerFacts& facts) {
 HttpReply end_run(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.local) {
     return http_error(403, Code::permission_denied,
-                      "end of a run: allowed only for clients on the daemon's machine");
+                      "only clients on the daemon's machine may end a run");
   }
   const Result<RunName> name = run_of(request);
   const Result<void> done = name ? facts.ended : name.error();
@@ -141,7 +141,7 @@ HttpReply endpoints(const HttpRequest& request, const ServerFacts& facts) {
 HttpReply lease_endpoint(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.local) {
     return http_error(403, Code::permission_denied,
-                      "lease of an endpoint: allowed only for clients on the daemon's machine");
+                      "only clients on the daemon's machine may lease an endpoint");
   }
   if (const auto job = job_of_endpoints(request); !job) return http_error(job.error());
   if (const auto lease = lease_of(request); !lease) return http_error(lease.error());
@@ -157,7 +157,7 @@ HttpReply lease_endpoint(const HttpRequest& request, const ServerFacts& facts) {
 HttpReply release_endpoint(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.local) {
     return http_error(403, Code::permission_denied,
-                      "release of an endpoint: allowed only for clients on the daemon's machine");
+                      "only clients on the daemon's machine may release an endpoint");
   }
   if (const auto job = job_of_endpoints(request); !job) return http_error(job.error());
   const Result<std::string> name = endpoint_to_release(request);
@@ -170,7 +170,7 @@ HttpReply release_endpoint(const HttpRequest& request, const ServerFacts& facts)
 HttpReply move(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.local) {
     return http_error(403, Code::permission_denied,
-                      "move of a job: allowed only for clients on a daemon's machine");
+                      "only clients on a daemon's machine may move a job");
   }
   if (const auto job = job_of_move(request); !job) return http_error(job.error());
   if (const auto to = target_of(request); !to) return http_error(to.error());
@@ -201,7 +201,7 @@ constexpr std::string_view kMove = "/move";
 constexpr Route kRoutes[] = {
     {"/", "this list", index_page},
     {"/livez", "200 while the daemon runs", livez},
-    {"/readyz", "200 if requests are served, else 503 with the reason", readyz},
+    {"/readyz", "200 if requests are served, otherwise 503 with the reason", readyz},
     {"/metrics", "metrics for Prometheus, text format 0.0.4", metrics, Need::metrics},
     {"/v1/version", "version and engine of the daemon, JSON", version},
     {"/v1/daemons", "the daemons that share the engine, JSON; text with Accept: text/plain",
@@ -217,8 +217,8 @@ constexpr Route kRoutes[] = {
      remove_job, Need::removal, "DELETE", "{job}"},
     {kJobs, "DELETE: closes all connections of a launch of PyTorch trainers", end_run, Need::end,
      "DELETE", "{job}/runs/{run}", kRuns},
-    {kJobs, "the endpoints of a job: ports that are leased for clients of TCPStore, JSON",
-     endpoints, Need::endpoints, "GET, HEAD", "{job}/endpoints", kEndpoints, true},
+    {kJobs, "the endpoints of a job: ports leased for TCPStore clients, JSON", endpoints,
+     Need::endpoints, "GET, HEAD", "{job}/endpoints", kEndpoints, true},
     {kJobs, "POST {\"name\": \"a\"}, with run, ttl, world_size: leases an endpoint, or renews it",
      lease_endpoint, Need::lease, "POST", "{job}/endpoints", kEndpoints, true},
     {kJobs, "DELETE {\"name\": \"a\"}: releases an endpoint", release_endpoint, Need::release,

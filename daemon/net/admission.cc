@@ -74,9 +74,9 @@ Result<void> Admission::may_enter_tcpstore() const {
   const std::size_t here = *tcpstore_;
   if (here < most) return {};
   return failure(Code::quota_exceeded,
-                 "too many connections of TCPStore: {} with this one, limit {}, since {} of {} are "
-                 "kept for native clients and HTTP; raise --max-connections or the limit of open "
-                 "files",
+                 "too many TCPStore connections: {} with this one, limit {}, because {} of {} are "
+                 "reserved for native and HTTP clients; raise --max-connections or the limit of "
+                 "open files",
                  here + 1, most, limit_ - most, limit_);
 }
 

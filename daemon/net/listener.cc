@@ -75,11 +75,11 @@ Result<void> Listener::open() {
   const ErrorCode failed = bind();
   if (!failed) return {};
   if (failed.category() != asio::error::get_system_category()) {
-    return failure(Code::invalid_argument, "listen: host \"{}\" cannot be resolved: {}",
+    return failure(Code::invalid_argument, "cannot resolve the host \"{}\" of --listen: {}",
                    settings_.host, failed.message());
   }
   const std::string what =
-      format("listen: {}:{}: {}", settings_.host, settings_.port, failed.message());
+      format("cannot listen on {}:{}: {}", settings_.host, settings_.port, failed.message());
   if (failed == asio::error::address_in_use) {
     return failure(Code::unavailable,
                    what + "; stop the other server or choose another port with --listen");

@@ -41,7 +41,7 @@ Result<tcp::endpoint> endpoint_of(const std::string& peer) {
     const auto port = parse_number<std::uint16_t>(*parts->port);
     if (!failed && port) return tcp::endpoint(address, *port);
   }
-  return failure(Code::malformed, "frame of a relay: \"{}\" is no address of a client",
+  return failure(Code::malformed, "the relay frame has an invalid client address \"{}\"",
                  printable(peer, limits::kNameBytes));
 }
 
@@ -93,16 +93,18 @@ asio::awaitable<void> Relay::connect_to_any(
     if (link || link.error().code == Code::quota_exceeded) co_return then(link);
     log_not_taken(address, frame.peer, link.error());
   }
-  then(core::unavailable("the owner has not taken the connection"));
+  then(core::unavailable("the daemon that owns the job did not accept the connection"));
 }
 
 asio::awaitable<Result<std::shared_ptr<Stream>>> Relay::connect_to(
     const std::string& address, const native::RelayFrame& frame) {
   if (!frame.key.is_set()) {
-    co_return core::unavailable("it has left the fleet, or is of a version without relays");
+    co_return core::unavailable(
+        "the owner has left the fleet, or its version does not support relays");
   }
   const auto parts = split_address(address);
-  if (!parts || !parts->port) co_return core::unavailable("it advertises no host and port");
+  if (!parts || !parts->port)
+    co_return core::unavailable("the owner does not advertise a host and port");
   Result<Ticket> ticket = of_.admission.enter_link();
   if (!ticket) co_return ticket.error();
   const auto socket = std::make_shared<tcp::socket>(of_.loop);
@@ -119,7 +121,7 @@ asio::awaitable<Result<std::shared_ptr<Stream>>> Relay::connect_to(
   const std::string port(*parts->port);
   const auto found = co_await resolver->async_resolve(
       host, port, asio::redirect_error(asio::use_awaitable, failed));
-  if (failed) co_return core::unavailable("cannot resolve it: " + failed.message());
+  if (failed) co_return core::unavailable("cannot resolve the address: " + failed.message());
   co_await asio::async_connect(*socket, found, asio::redirect_error(asio::use_awaitable, failed));
   if (failed) co_return core::unavailable("cannot connect: " + failed.message());
   configure(*socket);
@@ -170,8 +172,8 @@ Result<std::shared_ptr<TcpStoreListener>> Relay::admit(Stream& stream,
   const native::RelayKey own = of_.directory.fleet()->own_relay_key();
   if (!own.is_set() || !(own == frame.key)) {
     return failure(Code::permission_denied,
-                   "the frame of a relay does not have the key of this daemon: only daemons of its "
-                   "fleet pass connections on");
+                   "the relay frame does not have this daemon's key: only daemons of its fleet may "
+                   "relay connections");
   }
   const Result<tcp::endpoint> client = endpoint_of(frame.peer);
   if (!client) return client.error();

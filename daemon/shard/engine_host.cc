@@ -102,9 +102,8 @@ Result<core::AcceptedLoss> EngineHost::accepted_loss(store::Engine& engine) cons
   Result<std::vector<JobNumber>> nameless = core::nameless_jobs(engine, limits_of(options_));
   if (!nameless) return nameless.error();
   if (nameless->empty()) return loss;
-  const std::string what =
-      format("{} jobs have no name in the directory of jobs, among them number {}",
-             nameless->size(), nameless->front());
+  const std::string what = format("{} jobs have no name in the job directory, among them number {}",
+                                  nameless->size(), nameless->front());
   if (!options_.accept_rollback) {
     return failure(Code::state_rolled_back, "{}: {}; {}", store::without_password(options_.engine),
                    what, core::rollback_remedy());
@@ -188,9 +187,8 @@ std::string EngineHost::stuck_commit() const {
   const auto age = std::chrono::floor<std::chrono::seconds>(commit_age());
   if (age < kCommitAge) return {};
   return format(
-      "engine {}: a commit has not ended for {} s, limit {} s; check the disk or the server that "
-      "it "
-      "writes to",
+      "engine {}: a commit has been running for {} s, limit {} s; check the disk or server that "
+      "the engine writes to",
       engine_name_, age.count(), kCommitAge.count());
 }
 
@@ -247,7 +245,7 @@ void EngineHost::write(core::DirectoryHost::DirectoryBatch change,
     if (then) asio::post(loop_, [then, written] { then(written); });
     if (written.outcome != Written::Outcome::lost || !was_intact) return;
     *intact = false;
-    report_lost(generation, "a change of the directory of jobs was not committed");
+    report_lost(generation, "a change to the job directory was not committed");
   });
 }
 

@@ -55,7 +55,7 @@ Result<void> FleetHost::check_server() {
   server_ = std::move(*state);
   if (server_.weakness.empty() || options_.redis_accept_weak_durability) return {};
   return failure(Code::invalid_argument,
-                 "{}: it may lose acknowledged changes; correct it, or accept that with "
+                 "{}: acknowledged changes may be lost; correct this, or accept it with "
                  "--redis-accept-weak-durability",
                  server_.weakness);
 }
@@ -105,8 +105,7 @@ Result<core::FleetView> FleetHost::wait_for_room() {
     if (lives) return failure(Code::invalid_argument, "{}", conflict->reason);
     if (readings == 0) {
       log_info("event=fleet_wait reason={}",
-               Sentence{"starts if the daemon that is in the way stays silent for its lease, "
-                        "because then it is dead: " +
+               Sentence{"this daemon starts only if the lease of the conflicting daemon expires: " +
                         conflict->reason});
     }
     std::this_thread::sleep_for(view.interval());
@@ -181,15 +180,14 @@ void FleetHost::looked(const Result<store::ServerState>& state) {
   server_ = *state;
   const std::string server = engine_.server();
   if (server.empty() || server == server_.server) return;
-  engine_.lose(
-      "another server is in charge: the master is not the one that the engine was opened on");
+  engine_.lose("the master has changed: the engine was opened on another server");
 }
 
 std::string FleetHost::not_ready() const {
   std::string why = member_.not_ready();
   if (!why.empty() || server_.weakness.empty() || options_.redis_accept_weak_durability) return why;
   return format(
-      "{}: jobs are served, but acknowledged changes may be lost; correct it, or start the "
+      "{}: jobs are served, but acknowledged changes may be lost; correct this, or start the "
       "daemon with --redis-accept-weak-durability",
       server_.weakness);
 }

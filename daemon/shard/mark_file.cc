@@ -30,8 +30,8 @@ Result<core::StateMark> MarkFile::read() {
   if (file_->found() == store::SlotFile::Found::nothing) return core::StateMark{};
   return failure(
       Code::malformed,
-      "--mark: {} is damaged in both of its slots, so it is unknown whether the state has "
-      "lost something; start with --accept-rollback, or with another file",
+      "--mark: both slots of {} are damaged, so the daemon cannot tell whether the state was "
+      "rolled back; start with --accept-rollback, or use another file",
       path_);
 }
 

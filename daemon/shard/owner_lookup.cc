@@ -13,7 +13,7 @@ namespace asio = boost::asio;
 void OwnerLookup::find(std::vector<JobNumber> jobs, std::function<void(Result<Found>)> then) {
   if (waiting_ >= kWaiting) {
     return then(core::unavailable(
-        format("{} requests wait for the owners of jobs, limit {}", waiting_, kWaiting)));
+        format("too many requests wait for the owner of a job: {}, limit {}", waiting_, kWaiting)));
   }
   ++waiting_;
   asio::post(thread_, [this, jobs = std::move(jobs), then = std::move(then)]() mutable {

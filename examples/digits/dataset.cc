@@ -29,7 +29,7 @@ std::string append_image(std::string_view line, Dataset& data) {
              "\", not a number from 0 to " + std::to_string(limit);
     }
     if (is_label) {
-      if (field.size() != line.size()) return "more than 65 columns";
+      if (field.size() != line.size()) return "the line has more than 65 columns";
       data.labels.push_back(static_cast<std::uint8_t>(value));
       return {};
     }
@@ -55,7 +55,7 @@ Dataset Dataset::pick(std::span<const std::size_t> indices) const {
 
 Dataset load_digits(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw std::runtime_error(path + ": cannot be read; set --data to digits.csv");
+  if (!file) throw std::runtime_error(path + ": cannot read the file; set --data to digits.csv");
   Dataset data;
   std::string line;
   std::string wrong;
@@ -68,8 +68,8 @@ Dataset load_digits(const std::string& path) {
     throw std::runtime_error(path + ":" + std::to_string(number) + ": " + wrong);
   }
   if (data.size() < 2 * kClasses) {
-    throw std::runtime_error(path + ": " + std::to_string(data.size()) + " images, at least " +
-                             std::to_string(2 * kClasses) + " are needed");
+    throw std::runtime_error(path + ": the file has " + std::to_string(data.size()) +
+                             " images, but needs at least " + std::to_string(2 * kClasses));
   }
   return data;
 }

@@ -214,10 +214,10 @@ def listen(processes, ranks, on_line):
                 on_line(*parse(line))
             continue
         if process not in open_ends:
-            raise Failed(f"{process.name} ended{process.error_tail()}")
+            raise Failed(f"{process.name} ended too early{process.error_tail()}")
         open_ends.remove(process)
         if process.child.wait() != 0:
-            raise Failed(f"{process.name} ended with {process.child.returncode}"
+            raise Failed(f"{process.name} exited with code {process.child.returncode}"
                          f"{process.error_tail()}")
 
 
@@ -360,19 +360,19 @@ def main():
     parser.add_argument("--epochs", type=int, default=24,
                         help="number of epochs, at least 4; default: 24")
     parser.add_argument("--hold", type=float, default=0, metavar="SECONDS",
-                        help="keep the daemon running for so long after the end")
+                        help="keep the daemon running for this long after the end")
     parser.add_argument("--limit", type=float, default=180, metavar="SECONDS",
-                        help="fail if it takes longer; default: 180")
+                        help="fail if the demo takes longer; default: 180")
     parser.add_argument("--daemons", type=int, default=1, metavar="N",
-                        help="with --engine redis: so many daemons share the server; the one that "
-                        "serves the job is killed and not started again; default: 1")
+                        help="number of daemons that share the Redis server (with --engine redis); "
+                        "the one that serves the job is killed and stays down; default: 1")
     options = parser.parse_args()
     if options.daemons < 1 or (options.daemons > 1 and options.engine != "redis"):
-        parser.error(f"--daemons: {options.daemons} is not possible on {options.engine}: use 1, or "
-                     "--engine redis")
+        parser.error(f"--daemons is {options.daemons}, but must be 1, or at least 1 with --engine "
+                     "redis")
     if options.epochs < 4:
-        parser.error(f"--epochs: {options.epochs} is less than 4: the outage needs an epoch in the "
-                     "middle")
+        parser.error(f"--epochs is {options.epochs}, but must be at least 4: the outage needs an "
+                     "epoch in the middle")
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGHUP, interrupt)
     with tempfile.TemporaryDirectory(prefix="c10dd-demo-") as folder:

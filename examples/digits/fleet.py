@@ -58,7 +58,7 @@ class Fleet:
                     if job["job"] == self.job and owner and owner["here"]:
                         return daemon, owner["epoch"]
             time.sleep(0.02)
-        raise Failed(f"no daemon serves the job within {PATIENCE} s")
+        raise Failed(f"no daemon has served the job within {PATIENCE} s")
 
     def kill(self):
         owner, epoch = self.owner()

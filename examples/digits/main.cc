@@ -43,22 +43,24 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& o) {
-  app.add_option("--data", o.data, "file of the digits, one image per line")->capture_default_str();
+  app.add_option("--data", o.data, "file with the digits, one image per line")
+      ->capture_default_str();
   app.add_option("--epochs", o.training.epochs, "number of epochs")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--batch", o.training.batch, "images per step, of all ranks together")
+  app.add_option("--batch", o.training.batch, "images per step, over all ranks")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--learning-rate", o.training.learning_rate)
+  app.add_option("--learning-rate", o.training.learning_rate, "learning rate of SGD")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--momentum", o.training.momentum)
+  app.add_option("--momentum", o.training.momentum, "momentum of SGD")
       ->capture_default_str()
       ->check(CLI::Range(0., 1.));
-  app.add_option("--seed", o.training.seed, "seed of the weights and of the order of images")
+  app.add_option("--seed", o.training.seed, "seed for the weights and the order of the images")
       ->capture_default_str();
-  app.add_option("--backend", o.team.backend, "gloo, or loopback with --threads")
+  app.add_option("--backend", o.team.backend,
+                 "backend of the collectives: gloo, or loopback with --threads")
       ->capture_default_str();
   app.add_option("--first-bucket-mb", o.team.reducer.first_bucket_cap_mb,
                  "size of the first gradient bucket, in MB")
@@ -66,25 +68,27 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--bucket-mb", o.team.reducer.bucket_cap_mb,
                  "size of the other gradient buckets, in MB")
       ->capture_default_str();
-  app.add_option("--url", o.url, "c10dd://host:port/job")->envname("C10DD_URL");
-  app.add_option("--run", o.run, "incarnation of the job")->envname("C10DD_RUN");
+  app.add_option("--url", o.url, "URL of the daemon and the job: c10dd://host:port/job")
+      ->envname("C10DD_URL");
+  app.add_option("--run", o.run, "name of this run of the job")->envname("C10DD_RUN");
   app.add_option("--rank", o.rank, "rank of this process, from 0")->envname("RANK");
   app.add_option("--world-size", o.world_size, "number of ranks")
       ->envname("WORLD_SIZE")
       ->check(CLI::PositiveNumber);
   auto* threads =
-      app.add_option("--threads", o.threads, "run so many ranks as threads of this process");
+      app.add_option("--threads", o.threads, "run this many ranks as threads of this process");
   auto* single =
-      app.add_flag("--single", o.single, "train in one process without a daemon: the reference")
+      app.add_flag("--single", o.single, "train in one process without a daemon, as a reference")
           ->excludes(threads);
   app.add_option("--elastic", o.elastic,
-                 "MIN:MAX, the number of ranks, which may join and leave; the daemon assigns ranks")
+                 "number of ranks, as MIN:MAX: ranks may join and leave, the daemon numbers them")
       ->excludes(threads)
       ->excludes(single);
   app.add_option("--last-call", o.last_call,
                  "seconds to wait for more ranks after MIN have joined (with --elastic)")
       ->capture_default_str();
-  app.add_option("--ttl", o.ttl, "seconds of silence after which a rank is lost (with --elastic)")
+  app.add_option("--ttl", o.ttl,
+                 "seconds of silence after which a rank counts as lost (with --elastic)")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
 }
@@ -110,18 +114,20 @@ RendezvousOptions rendezvous_of(const Options& o) {
 /// Returns what is wrong with the options; empty: nothing.
 std::string wrong_with(const Options& o) {
   if (o.single) return {};
-  if (o.url.empty()) return "no daemon: set C10DD_URL or --url, or train alone with --single";
+  if (o.url.empty()) {
+    return "the URL of the daemon is missing: set C10DD_URL or --url, or train alone with --single";
+  }
   if (!o.elastic.empty()) {
     const RendezvousOptions size = rendezvous_of(o);
     if (size.min >= 1 && size.min <= size.max) return {};
-    return "--elastic " + o.elastic + ": not MIN:MAX with 1 <= MIN <= MAX, such as 2:4";
+    return "--elastic " + o.elastic + " is not MIN:MAX with 1 <= MIN <= MAX, such as 2:4";
   }
   if (o.threads == 0 && o.rank >= o.world_size) {
-    return "RANK is " + std::to_string(o.rank) + ", WORLD_SIZE is " + std::to_string(o.world_size) +
-           ": ranks are 0 to WORLD_SIZE - 1";
+    return "RANK is " + std::to_string(o.rank) + ", but WORLD_SIZE is " +
+           std::to_string(o.world_size) + ": ranks go from 0 to WORLD_SIZE - 1";
   }
   if (o.threads == 0 && o.world_size > 1 && o.team.backend == "loopback") {
-    return "backend loopback joins threads of one process: use --threads or --backend gloo";
+    return "backend loopback connects only threads of one process: use --threads or --backend gloo";
   }
   return {};
 }

@@ -13,7 +13,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Failed(Exception):
-    """The demo can not continue, or a check has failed. The text is printed for the user."""
+    """The demo cannot continue, or a check has failed. The text is printed for the user."""
 
 
 class Process:
@@ -51,8 +51,8 @@ class Processes:
         try:
             process = Process(name, command, environment, self.folder)
         except FileNotFoundError as missing:
-            raise Failed(f"{missing.filename}: no such program; build the project's own programs "
-                         "with ./dev build, install others with ./dev setup") from None
+            raise Failed(f"cannot find the program {missing.filename}; build the project's own "
+                         "programs with ./dev build, install others with ./dev setup") from None
         self.started.append(process)
         self.selector.register(process.child.stdout, selectors.EVENT_READ, process)
         return process
@@ -63,7 +63,7 @@ class Processes:
         while not self.pending:
             left = self.deadline - time.monotonic()
             if left <= 0:
-                raise Failed("not finished within the time limit; raise --limit")
+                raise Failed("the demo did not finish within the time limit; raise --limit")
             for key, _ in self.selector.select(left):
                 self._read(key.data)
         return self.pending.pop(0)

@@ -77,12 +77,12 @@ bool evicts(const RedisSettings& settings) {
          (settings.maxmemory_policy.empty() || settings.maxmemory_policy.starts_with("allkeys"));
 }
 
-constexpr const char* kBadPrefix = "the prefix has characters other than letters, digits, - _ . :";
+constexpr const char* kBadPrefix = "the prefix may have only letters, digits and - _ . :";
 constexpr std::uint16_t kSentinelPort = 26379;
 
 Failure refused_address(const std::string& scheme, std::string_view text, std::string_view form,
                         const std::string& why) {
-  return failure(Code::invalid_argument, "engine: {}: {}; the form is {}{}",
+  return failure(Code::invalid_argument, "engine: {}: {}; use {}{}",
                  without_password(scheme + std::string(text)), why, scheme, form);
 }
 
@@ -133,9 +133,9 @@ Result<RedisAddress> parse_sentinel_address(std::string_view text) {
   const std::size_t end = path.find('/');
   address.master = path.substr(0, end);
   if (end != std::string_view::npos && end + 1 < path.size()) address.prefix = path.substr(end + 1);
-  if (address.master.empty()) return refused("there is no name of a master after the Sentinels");
+  if (address.master.empty()) return refused("the URL does not name a master after the Sentinels");
   if (!plain(address.master))
-    return refused("the name of the master has other characters than letters, digits, - _ . :");
+    return refused("the name of the master may have only letters, digits and - _ . :");
   if (!plain(address.prefix)) return refused(kBadPrefix);
   return address;
 }
@@ -258,15 +258,15 @@ std::string redis_weakness(const RedisSettings& settings) {
   for (const Wanted& setting : wanted) {
     if (setting.value == setting.good) continue;
     if (setting.value.empty()) {
-      return format("the server does not tell its setting {}, which must be {}: allow CONFIG GET",
+      return format("cannot read the setting {} (it must be {}): allow this user CONFIG GET",
                     setting.name, setting.good);
     }
-    return format("its setting {} is {}, but must be {}", setting.name, setting.value,
+    return format("the setting {} is {}, but must be {}", setting.name, setting.value,
                   setting.good);
   }
   if (!evicts(settings)) return {};
   return format(
-      "its setting maxmemory-policy is {} with maxmemory {}, so that it evicts rows; it must be "
+      "the setting maxmemory-policy is {} with maxmemory {}, so Redis may evict rows; set it to "
       "noeviction",
       settings.maxmemory_policy, settings.maxmemory);
 }
@@ -279,7 +279,8 @@ std::string redis_narrowness(const RedisSettings& settings) {
     const auto bytes = parse_number<std::uint64_t>(value);
     if (!bytes || *bytes >= least) return std::string();
     return format(
-        "its setting {} is {}, but must be {} at least: it would refuse large values for ever",
+        "the setting {} is {}, but must be at least {}: otherwise Redis always refuses large "
+        "values",
         name, value, least);
   };
   std::string found = narrow("proto-max-bulk-len", settings.bulk_bytes, kBulkLeast);

@@ -156,7 +156,7 @@ class RedisEngine final : public Engine {
         {"EVAL", kRedisForgetScript, "4", head_key(job), rows_key(job), rows_key(0),
          redis_jobs_key(client_->address().prefix), std::to_string(job), mark.key, mark.value});
     if (!gone) return gone.error();
-    if (gone->kind != Kind::integer) return client_->unexpected("an erasure", *gone);
+    if (gone->kind != Kind::integer) return client_->unexpected("the removal of a job", *gone);
     return {};
   }
 
@@ -296,12 +296,12 @@ class RedisEngine final : public Engine {
       }
       if (count == rows_.size()) return {};
       return failure(Code::malformed,
-                     "{}{} has {} rows, but {} are durable: {}; restore the server from a copy, or "
+                     "{}{} has {} rows, but must have {}: {}; restore the server from a copy, or "
                      "remove the job",
                      client_.where(), key_, rows_.size(), count,
                      rows_.size() < count ? "rows were erased or evicted"
-                                          : "somebody else has added rows, or a commit was broken "
-                                            "off because the user may not run a command");
+                                          : "another program added rows, or a commit stopped "
+                                            "halfway because the user may not run a command");
     }
 
     RedisEngine& engine_;
@@ -340,10 +340,11 @@ class RedisEngine final : public Engine {
     if (why == "gone") return ClaimReply(Gone{});
     if (why == "precondition") return precondition_failed(job);
     if (why != "head") return client_->unexpected("a claim", reply);
-    return failure(Code::malformed,
-                   "{}job {} was claimed before, but has no head in {}: it was erased or evicted; "
-                   "restore the server from a copy, or remove the job",
-                   client_->where(), job, head_key(job));
+    return failure(
+        Code::malformed,
+        "{}job {} was claimed before, but its key {} is missing: it was erased or evicted; "
+        "restore the server from a copy, or remove the job",
+        client_->where(), job, head_key(job));
   }
 
   Result<void> check_format() {
@@ -363,11 +364,10 @@ class RedisEngine final : public Engine {
       return raised->kind == Kind::status ? Result<void>()
                                           : client_->unexpected("SET " + key, *raised);
     }
-    return failure(
-        Code::version_unsupported,
-        "{}the format in {} is {}, this daemon knows format {}; start the daemon that wrote it, or "
-        "choose another prefix",
-        client_->where(), key, foreign_text(found->text.substr(0, 20)), kFormat);
+    return failure(Code::version_unsupported,
+                   "{}the format in {} is {}, this daemon knows format {}; start the daemon "
+                   "version that wrote it, or choose another prefix",
+                   client_->where(), key, foreign_text(found->text.substr(0, 20)), kFormat);
   }
 
   /// Encodes a call of the commit script for each job.

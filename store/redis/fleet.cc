@@ -55,7 +55,7 @@ class RedisFleet final : public Fleet {
   Result<void> accept_rollback(const Bytes& incarnation) override {
     const Result<RedisReply> accepted = client_->call(
         {"EVAL", kRedisAcceptScript, "1", redis_heartbeat_count_key(prefix()), incarnation});
-    return done("an acceptance", accepted);
+    return done("the acceptance of a rollback", accepted);
   }
 
   /// Asks for all owners in one write for each kOwnersAtOnce jobs.
@@ -109,8 +109,8 @@ class RedisFleet final : public Fleet {
     if (reply->is_array(1) && reply->items[0].text == "full") {
       return failure(
           Code::quota_exceeded,
-          "{}the fleet has {} daemons, limit {}; rows of daemons that have ended go after "
-          "an hour, or remove them from {}",
+          "{}the fleet has {} daemons, limit {}; wait an hour until the rows of stopped daemons "
+          "expire, or remove these rows from {}",
           client_->where(), limits::kDaemons, limits::kDaemons, redis_fleet_key(prefix()));
     }
     FleetReading fleet;
@@ -127,8 +127,8 @@ class RedisFleet final : public Fleet {
       if (!row) {
         return failure(
             Code::malformed,
-            "{}the row of daemon {} in {} is damaged; remove it with HDEL {} {}, a daemon "
-            "that lives writes its row anew",
+            "{}the row of daemon {} in {} is damaged; remove it with HDEL {} {}: a running "
+            "daemon writes its row again",
             client_->where(), printable(pairs[n - 1].text, 40), redis_fleet_key(prefix()),
             redis_fleet_key(prefix()), printable(pairs[n - 1].text, 40));
       }

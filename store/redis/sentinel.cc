@@ -58,10 +58,11 @@ Result<void> find_redis_master(RedisAddress& address, Duration patience) {
     failed = failure(Code::unavailable, "{}unexpected reply", where);
   }
   if (!unknown) return failed;
-  return failure(Code::invalid_argument,
-                 "redis: the Sentinels know no master \"{}\"; check the name in the URL of the "
-                 "engine, redis+sentinel://host:port/MASTER",
-                 address.master);
+  return failure(
+      Code::invalid_argument,
+      "redis: the Sentinels do not know a master \"{}\"; check the name in the URL of the "
+      "engine, redis+sentinel://host:port/MASTER",
+      address.master);
 }
 
 }  // namespace c10dd::store

@@ -40,8 +40,8 @@ class RedisServerWatch final : public ServerWatch {
                       redis_weakness(settings)};
     if (state.weakness.empty() && !address_.sentinels.empty()) {
       state.weakness =
-          "it is under Sentinel: a failover loses the newest changes, and a master that is cut off "
-          "takes writes that are lost later";
+          "the server is managed by Sentinel: a failover loses the newest changes, and a master "
+          "that is cut off accepts writes that are lost later";
     }
     if (!state.weakness.empty()) state.weakness = client_->where() + state.weakness;
     return state;

@@ -105,7 +105,7 @@ Result<RedisSocket> RedisSocket::connect(const std::string& host, std::uint16_t 
     return made;
   }
   if (error == ETIMEDOUT)
-    return failure(Code::unavailable, "no connection within {}", human(patience));
+    return failure(Code::unavailable, "cannot connect within {}", human(patience));
   return failed(error);
 }
 

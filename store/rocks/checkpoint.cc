@@ -32,19 +32,20 @@ bool inside(const std::filesystem::path& path, const std::filesystem::path& dire
 Result<void> check(const std::string& path, const std::string& directory) {
   if (!path.starts_with('/') || path.find('\0') != std::string::npos || path.ends_with('/')) {
     return refused(Code::invalid_argument, path,
-                   "is not an absolute path, or ends with /; use the path of a new directory");
+                   "the path is not absolute or ends with /; use the path of a new directory");
   }
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0) {
-    return refused(Code::invalid_argument, path, "already exists; choose another path");
+    return refused(Code::invalid_argument, path, "the path already exists; choose another one");
   }
   const std::string parent = std::filesystem::path(path).parent_path();
   if (::stat(parent.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
     return refused(Code::invalid_argument, path, parent + " is not a directory; create it first");
   }
   if (inside(path, directory)) {
-    return refused(Code::invalid_argument, path,
-                   format("is in the state directory {}; choose a path outside it", directory));
+    return refused(
+        Code::invalid_argument, path,
+        format("the path is in the state directory {}; choose one outside it", directory));
   }
   return {};
 }
@@ -73,7 +74,7 @@ Result<void> write_checkpoint(rocksdb::DB& db, const HighWaterMark& mark,
     const bool left = errno == EEXIST;
     return refused(errno == EACCES ? Code::permission_denied : Code::unavailable, path,
                    format("{} cannot be created: {}{}", draft, std::strerror(errno),
-                          left ? "; an interrupted checkpoint has left it: remove it" : ""));
+                          left ? "; an interrupted checkpoint left it behind: remove it" : ""));
   }
   HighWaterMark copied = mark;
   copied.holds = HighWaterMark::Holds::always;  // the copy has all rows on disk

@@ -64,7 +64,7 @@ class RocksEngine final : public Engine {
         scan(begin, [this](std::string_view key, std::string_view value) -> Result<void> {
           const Result<JobHead> head = wire::decode<JobHead>(value);
           if (key.size() != kTagBytes || value.size() < kHeadBytes || !head) {
-            return damaged(format("malformed head of a job ({} bytes)", value.size()));
+            return damaged(format("the head of a job is malformed ({} bytes)", value.size()));
           }
           heads_[job_of(key)] = *head;
           revisions_ += head->revision;
@@ -325,7 +325,7 @@ class RocksEngine final : public Engine {
     const auto compare = [this](const char* what, std::uint64_t found, std::uint64_t wanted) {
       if (found >= wanted) return Result<void>();
       return rollback_.found(
-          format("in rows/ the {} is {}, the high-water mark has {}", what, found, wanted));
+          format("the {} in rows/ is {}, but the high-water mark has {}", what, found, wanted));
     };
     Result<void> good = compare("newest change", now.sequence, least.sequence);
     if (good) good = compare("number of jobs", now.jobs, least.jobs);
@@ -449,9 +449,9 @@ Result<void> still_there(const std::string& directory, const HighWaterMark& ackn
   if (::access(file.c_str(), F_OK) == 0) return {};
   return failure(
       Code::state_rolled_back,
-      "rocksdb: {} has less than was acknowledged: {} is gone, but this process has "
-      "acknowledged change {}; mount or restore the directory, or restart the daemon to go on with "
-      "what is there",
+      "rocksdb: {} lacks acknowledged changes: {} is gone, but this process has acknowledged "
+      "change {}; mount or restore the directory, or restart the daemon to go on with what is "
+      "there",
       directory, file, acknowledged.sequence);
 }
 

@@ -158,7 +158,7 @@ class LogOrder final : public rocksdb::WalFilter {
     const std::string name = std::filesystem::path(file).filename();
     if (next_ == 0) begin_ = next_ = sequence;
     if (sequence != next_) {
-      gap_ = format("{} begins at change {}", name, sequence);
+      gap_ = format(" ({} begins at change {})", name, sequence);
       return WalProcessingOption::kStopReplay;
     }
     if (file_.empty()) first_ = format("{} begins at change {}", name, sequence);
@@ -179,14 +179,14 @@ class LogOrder final : public rocksdb::WalFilter {
   std::string end(const std::string& path, const std::string& oldest, std::uint64_t base) const {
     const std::uint64_t last = reach(base);
     if (next_ == 0) {
-      return format("{0} ends at change {1}, no record is intact in {0}/{2} or later logs", path,
+      return format("{0} ends at change {1} (no record is intact in {0}/{2} or later logs)", path,
                     last, oldest);
     }
     if (begin_ > base + 1) {
-      return format("{} ends at change {}, but the oldest log, {}: log files are missing", path,
-                    last, first_);
+      return format("{} ends at change {} (the oldest log {}: log files are missing)", path, last,
+                    first_);
     }
-    return format("{}/{} ends at change {}{}{}", path, file_, last, gap_.empty() ? "" : ", ", gap_);
+    return format("{}/{} ends at change {}{}", path, file_, last, gap_);
   }
 
   /// Lets the next opening replay the changes in the logs up to `limit`, which must not be 0.
@@ -255,9 +255,8 @@ std::string written_after(const std::string& path, std::uint64_t first_log, std:
     const std::optional<std::uint64_t> later = record_behind(log, reach + 1, bytes);
     if (!later) continue;
     return format(
-        "{} ends at change {}, but log {} has the intact change {}, which was written when change "
-        "{} was "
-        "on disk",
+        "{} ends at change {}, but log {} has the intact change {}, which was written only after "
+        "change {} was on disk",
         path, reach, number, *later, reach + 1);
   }
   return {};
@@ -303,17 +302,17 @@ Result<std::uint64_t> probe(const std::string& directory, const HighWaterMark& m
   const std::string oldest = oldest_log(path);
   if (less && oldest.empty()) {
     good = rollback.found(
-        format("{} has no log file: without those from number {} on it ends at change {}, the "
-               "high-water mark is "
-               "at {}",
+        format("{} has no log file: those from number {} on are missing; it ends at change {}, "
+               "but the high-water mark is at {}",
                path, std::max(mark.log_number, needed_log(*db)), reach, mark.sequence));
   } else if (order.first_log() < mark.log_number) {
-    good = rollback.found(format(
-        "{}/MANIFEST-* has lost its end: it needs the logs from {} on, the high-water mark has {}",
-        path, order.first_log(), mark.log_number));
+    good =
+        rollback.found(format("{}/MANIFEST-* has lost its end: its first needed log is {}, but the "
+                              "high-water mark has {}",
+                              path, order.first_log(), mark.log_number));
   } else if (reach < mark.sequence) {
-    good = rollback.found(
-        format("{}, the high-water mark is at {}", order.end(path, oldest, base), mark.sequence));
+    good = rollback.found(format("{}, but the high-water mark is at {}",
+                                 order.end(path, oldest, base), mark.sequence));
   } else if (mark.holds == HighWaterMark::Holds::always) {
     const std::string later = written_after(path, order.first_log(), reach);
     if (!later.empty()) good = rollback.found(later);
@@ -343,7 +342,7 @@ Result<void> Rollback::found(const std::string& what) {
     return {};
   }
   return failure(Code::state_rolled_back,
-                 "rocksdb: {} has less than was acknowledged: {}; no row was removed: restore a "
+                 "rocksdb: {} lacks acknowledged changes: {}; no row was removed: restore a "
                  "checkpoint, or start once with --accept-rollback to go on with what is left",
                  directory_, what);
 }
@@ -362,7 +361,7 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
     good = rollback.found(high_water.path() + (damaged ? " is damaged in both of its slots"
                                                        : " is missing beside " + path));
   } else if (empty && high_water.mark().sequence > 0) {
-    good = rollback.found(format("{} is empty, the high-water mark is at change {}", path,
+    good = rollback.found(format("{} is empty, but the high-water mark is at change {}", path,
                                  high_water.mark().sequence));
   }
   if (!good) return good.error();

@@ -129,7 +129,7 @@ class RoomGuard::Files final : public rocksdb::FileSystemWrapper {
       return rocksdb::IOStatus::OK();
     }
     failed_ = now;
-    return rocksdb::IOStatus::NoSpace("too little room for a compaction", path);
+    return rocksdb::IOStatus::NoSpace("too little disk space for a compaction", path);
   }
 
   const std::uint64_t floor_;

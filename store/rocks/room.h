@@ -23,7 +23,7 @@ class FileSystem;
 
 namespace c10dd::store {
 
-inline constexpr const char* kCompactionsPause = "compactions pause for lack of room";
+inline constexpr const char* kCompactionsPause = "compactions pause for lack of disk space";
 
 /// Computes how many bytes must stay free on the disk so that compactions can run.
 class RoomNeed {

@@ -254,7 +254,7 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(9, served["median"]["count"])
         self.assertGreater(served["median"]["max_us"], 1_000_000, "the lease is 2 s")
         done = self.bench("takeover", "--engine", "memory:", code=1)
-        self.assertIn("leave --daemon and --engine away", done.stderr)
+        self.assertIn("leave out --daemon and --engine", done.stderr)
 
     @unittest.skipUnless(REDIS, "redis-server is not installed")
     def test_a_load_on_several_daemons(self):
@@ -294,7 +294,7 @@ class BenchTest(unittest.TestCase):
     def test_an_answer_that_is_no_success_is_an_error_with_its_text(self):
         for peer, scenario, answer, text in (
                 ("redis", "get", b"-ERR not today\r\n", "redis: -ERR not today"),
-                ("etcd", "set-durable", b"HTTP/1.1 400 Bad Request\r\n", "etcd: this is no HTTP/2"),
+                ("etcd", "set-durable", b"HTTP/1.1 400 Bad Request\r\n", "etcd: the reply is not HTTP/2"),
                 # A stream that is reset: RST_STREAM of stream 1, code 7.
                 ("etcd", "set-durable", b"\0\0\0\4\0\0\0\0\0" b"\0\0\4\3\0\0\0\0\1\0\0\0\7",
                  "REFUSED_STREAM")):

@@ -65,7 +65,7 @@ void check_file_limit(const std::string& scenario, unsigned connections) {
   if (limit.rlim_cur >= connections + kOtherFiles) return;
   throw std::runtime_error(scenario + ": " + std::to_string(connections) +
                            " connections need as many open files and " +
-                           std::to_string(kOtherFiles) + " more, the limit is " +
+                           std::to_string(kOtherFiles) + " more, but the limit is " +
                            std::to_string(limit.rlim_cur) + ": raise it with ulimit -n");
 }
 
@@ -186,7 +186,7 @@ void Crowd::receive_members(const TakeOn& take, const std::function<void(std::si
     throw_if_interrupted();
     if (ready < 0 && errno != EINTR) fail_with_errno("epoll_wait");
     if (Clock::now() > last + kPatience) {
-      throw std::runtime_error(std::to_string(missing) + " answers do not come");
+      throw std::runtime_error(std::to_string(missing) + " replies did not arrive");
     }
     for (int i = 0; i < ready; ++i) {
       const std::size_t connection = events[static_cast<std::size_t>(i)].data.u64;

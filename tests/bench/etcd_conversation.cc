@@ -126,7 +126,7 @@ class EtcdConversation final : public Conversation {
     const auto byte = [&](std::size_t i) { return std::size_t{static_cast<unsigned char>(in[i])}; };
     const std::size_t size = byte(0) << 16 | byte(1) << 8 | byte(2);
     if (size > kFrameBytes) {
-      throw std::runtime_error("etcd: this is no HTTP/2: a frame of " + std::to_string(size) +
+      throw std::runtime_error("etcd: the reply is not HTTP/2: a frame of " + std::to_string(size) +
                                " bytes, limit " + std::to_string(kFrameBytes));
     }
     return kFrameHeaderBytes + size;

@@ -174,7 +174,7 @@ std::chrono::nanoseconds launch(const TcpstoreServer& server, unsigned ranks, un
     throw_if_interrupted();
     if (ready < 0 && errno != EINTR) fail_with_errno("epoll_wait");
     if (ready == 0) {
-      throw std::runtime_error("gloo-init: " + server.series.name + " is silent, and " +
+      throw std::runtime_error("gloo-init: " + server.series.name + " does not reply, and only " +
                                std::to_string(done) + " of " + std::to_string(ranks) +
                                " ranks are done");
     }

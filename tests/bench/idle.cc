@@ -22,8 +22,7 @@ ScenarioResult run_idle(const Options& options) {
   const unsigned connections = options.connections.value_or(kIdleConnections);
   if (options.daemon) {
     throw std::runtime_error(
-        "idle reads the memory of the daemon that it has started: leave "
-        "--daemon away");
+        "idle reads the memory of the daemon that it starts: leave out --daemon");
   }
   check_file_limit("idle", connections);
   ScenarioResult result;

@@ -73,7 +73,7 @@ ScenarioResult run_join(const Options& options) {
   const unsigned connections = std::min(options.connections.value_or(members), members);
   if (options.daemon) {
     throw std::runtime_error(
-        "join reads the memory of the daemon that it has started: leave --daemon away");
+        "join reads the memory of the daemon that it starts: leave out --daemon");
   }
   check_file_limit("join", connections);
   ScenarioResult result;

@@ -87,7 +87,7 @@ ScenarioResult run(const Loss& loss, const Options& options) {
 }
 
 void must_be_own_daemon(const Options& options, const std::string& name) {
-  if (options.daemon) throw std::runtime_error(name + ": leave --daemon away");
+  if (options.daemon) throw std::runtime_error(name + " starts its own daemon: leave out --daemon");
 }
 
 }  // namespace

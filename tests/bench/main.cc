@@ -110,7 +110,7 @@ Address parse_address(const std::string& text) {
     address.host = address.host.substr(1, address.host.size() - 2);
   }
   if (address.host.empty() || address.port == 0) {
-    throw CLI::ValidationError("\"" + text + "\" is not HOST:PORT");
+    throw CLI::ValidationError("\"" + text + "\" is not an address: use HOST:PORT");
   }
   return address;
 }
@@ -127,7 +127,8 @@ Peer parse_peer(const std::string& text) {
   } else if (name == "mpi") {
     peer.kind = Peer::Kind::mpi;
   } else if (name != "redis") {
-    throw CLI::ValidationError("--against: \"" + name + "\" is none of redis, etcd, torch, mpi");
+    throw CLI::ValidationError("--against: unknown peer \"" + name +
+                               "\": use redis, etcd, torch or mpi");
   }
   if (equals != std::string::npos) peer.running = parse_address(text.substr(equals + 1));
   return peer;
@@ -161,15 +162,14 @@ const std::vector<Comparable>& comparable() {
 void check_peers(const CommandLine& line) {
   std::set<Peer::Kind> kinds;
   for (const Peer& peer : line.options.against) {
-    if (!kinds.insert(peer.kind).second) throw CLI::ValidationError("--against: a peer is twice");
+    if (!kinds.insert(peer.kind).second) throw CLI::ValidationError("--against names a peer twice");
     const auto& entry = *std::ranges::find(comparable(), peer.kind, &Comparable::kind);
     for (const std::string& name : line.scenarios) {
       if (entry.scenarios.empty() || std::ranges::count(entry.scenarios, name) > 0) continue;
       std::string names;
       for (const std::string& one : entry.scenarios) names += (names.empty() ? "" : ", ") + one;
-      throw CLI::ValidationError("--against " + std::string(entry.name) + ": only " + names +
-                                 (entry.scenarios.size() == 1 ? " compares" : " compare") +
-                                 " with it, not " + name);
+      throw CLI::ValidationError("--against " + std::string(entry.name) + " is not available for " +
+                                 name + ", only for " + names);
     }
   }
 }
@@ -181,37 +181,45 @@ void check_sync_delay(const CommandLine& line) {
     throw CLI::ValidationError("--sync-delay: " + why);
   };
   for (const std::string& name : line.scenarios) {
-    if (name != "set-durable") refuse("only for set-durable, not " + name);
+    if (name != "set-durable") refuse("not available for " + name + ", only for set-durable");
   }
-  if (line.options.daemon) refuse("not for a daemon that runs already");
+  if (line.options.daemon) refuse("cannot delay a running daemon: leave out --daemon");
   for (const Peer& peer : line.options.against) {
-    if (peer.running) refuse("not for a server that runs already");
-    if (peer.kind == Peer::Kind::etcd) refuse("not for etcd, which asks the kernel by itself");
+    if (peer.running) refuse("cannot delay a running server: give --against only its name");
+    if (peer.kind == Peer::Kind::etcd) {
+      refuse("cannot delay etcd, which syncs without the C library");
+    }
   }
 }
 
 /// Adds the options that say how much is measured.
 void add_sizes(CLI::App& app, Options& o) {
-  app.add_option("--connections,--clients", o.connections, "instead of the scenario's number, or 1")
+  app.add_option("--connections,--clients", o.connections,
+                 "number of connections; default: the scenario's number, otherwise 1")
       ->check(CLI::Range(1U, 65536U));
-  app.add_option("--depth", o.depth, "requests that a connection keeps open")
+  app.add_option("--depth", o.depth, "open requests of each connection")
       ->check(CLI::Range(1U, 512U));
   app.add_option("--members", o.members,
-                 "of a barrier (1000), group or launch, instead of the scenario's")
+                 "members of a barrier (1000), group or launch; default: the scenario's number")
       ->check(CLI::Range(2U, limits::kWorldSize));
-  app.add_option("--times", o.times, "that a member is lost in a round, instead of the scenario's")
+  app.add_option("--times", o.times,
+                 "how often a member is lost in a round; default: the scenario's number")
       ->check(CLI::Range(1U, 1000U));
   app.add_option("--daemons", o.daemons,
-                 "on one Redis: of takeover (2), or a load that is also put on so many")
+                 "number of daemons on one Redis: for takeover (2), or for one more row of a load")
       ->check(CLI::Range(2U, 16U));
-  app.add_option("--waiters", o.waiters, "of wait-fanout")->check(CLI::Range(1U, 100'000U));
-  app.add_option("--keys", o.keys, "of restart-load")
+  app.add_option("--waiters", o.waiters, "for wait-fanout: sessions that wait")
+      ->check(CLI::Range(1U, 100'000U));
+  app.add_option("--keys", o.keys, "for restart-load: number of keys")
       ->check(CLI::Range(1U, static_cast<unsigned>(limits::kKeysPerJob)));
-  app.add_option("--seconds", o.seconds, "of a round; loads warm up for a fifth more")
+  app.add_option("--seconds", o.seconds,
+                 "length of a round; a load first warms up for a fifth of this time")
       ->check(CLI::Range(0.01, 3600.0));
-  app.add_option("--rounds", o.rounds, "every target once in each")->check(CLI::Range(1U, 1000U));
-  app.add_option("--key-bytes", o.key_bytes)->check(CLI::Range(std::size_t{16}, limits::kKeyBytes));
-  app.add_option("--value-bytes", o.value_bytes)
+  app.add_option("--rounds", o.rounds, "number of rounds; each measures every target once")
+      ->check(CLI::Range(1U, 1000U));
+  app.add_option("--key-bytes", o.key_bytes, "size of each key")
+      ->check(CLI::Range(std::size_t{16}, limits::kKeyBytes));
+  app.add_option("--value-bytes", o.value_bytes, "size of each value")
       ->check(CLI::Range(std::size_t{0}, limits::kValueBytes));
 }
 
@@ -221,39 +229,43 @@ CommandLine parse(int argc, char** argv) {
   Options& o = line.options;
   std::string daemon;
   std::vector<std::string> against;
-  CLI::App app{"Measures the daemon beside a bare echo, Redis and etcd, in turns on one machine."};
-  app.set_help_flag("-h,--help", "print this");
+  CLI::App app{"Measures the daemon, a bare echo, Redis and etcd in turns on one machine."};
+  app.set_help_flag("-h,--help", "print this help and exit");
   std::vector<std::string> names;
   for (const Scenario& scenario : kScenarios) names.emplace_back(scenario.name);
-  app.add_option("SCENARIO", line.scenarios, "what to measure")
+  app.add_option("SCENARIO", line.scenarios, "scenarios to measure")
       ->required()
       ->check(CLI::IsMember(names));
   app.option_defaults()->take_last()->always_capture_default();
   add_sizes(app, o);
-  app.add_option("--only", o.only, "of instructions: cases whose names contain this, by function")
+  app.add_option("--only", o.only,
+                 "for instructions: only cases whose names contain TEXT, by function")
       ->type_name("TEXT");
-  app.add_option("--budgets", o.budgets, "of instructions: fail if a case costs 3 % more than here")
+  app.add_option("--budgets", o.budgets,
+                 "for instructions: fail if a case costs 3 % more than FILE says")
       ->type_name("FILE");
   app.add_option("--engine", o.engine,
-                 "of the daemon that is started, instead of the scenario's; redis: "
-                 "starts a Redis for it")
+                 "engine of the daemon that is started; default: the scenario's engine; "
+                 "the URL redis: also starts a Redis")
       ->type_name("URL");
-  app.add_option("--daemon", daemon, "a daemon that runs already")->type_name("HOST:PORT");
+  app.add_option("--daemon", daemon, "measure this running daemon instead of starting one")
+      ->type_name("HOST:PORT");
   app.add_option("--against", against,
-                 "also measure redis, etcd, torch, mpi: one that runs, or started here")
+                 "also measure redis, etcd, torch or mpi: the server at HOST:PORT, or a new one")
       ->type_name("NAME[=HOST:PORT],...")
       ->delimiter(',')
       ->take_all()
       ->default_str("");
-  app.add_flag("--proxy", o.proxy, "of tcpstore-*: also through a node proxy, as under c10drun");
+  app.add_flag("--proxy", o.proxy,
+               "for tcpstore-*: also measure through a node proxy, as under c10drun");
   app.add_flag("--awake", o.awake,
-               "spin on idle cores: waking a halted one can take longer than an answer")
+               "keep idle cores awake: waking a halted core can take longer than a reply")
       ->default_str("");
   app.add_option("--sync-delay", o.sync_delay,
-                 "that syncs of the servers take longer, as on a slower disk")
+                 "delay each sync of the servers by MS milliseconds, as on a slower disk")
       ->type_name("MS")
       ->check(CLI::Range(0.0, 1000.0));
-  app.add_option("--json", line.json, "also write JSON; - is the standard output")
+  app.add_option("--json", line.json, "also write the results as JSON; - is the standard output")
       ->type_name("FILE|-")
       ->expected(0, 1)
       ->default_str("-");

@@ -25,8 +25,8 @@ ScenarioResult run_restart(const Options& options) {
   const unsigned connections = std::min(options.connections.value_or(members), members);
   if (options.daemon || engine.starts_with("memory:")) {
     throw std::runtime_error(
-        "restart kills the daemon that it has started, and its members must survive: leave "
-        "--daemon away, and choose an engine with a directory");
+        "restart kills the daemon that it starts, and the members must survive: leave out "
+        "--daemon, and choose an engine with a directory");
   }
   check_file_limit("restart", connections);
   ScenarioResult result;

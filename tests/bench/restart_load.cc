@@ -49,8 +49,8 @@ ScenarioResult run_restart_load(const Options& options) {
   const std::string engine = options.engine.empty() ? "rocksdb:DIR" : options.engine;
   if (options.daemon || engine.starts_with("memory:")) {
     throw std::runtime_error(
-        "restart-load kills the daemon that it has started, and its keys must "
-        "survive: leave --daemon away, and choose an engine with a directory");
+        "restart-load kills the daemon that it starts, and its keys must survive: "
+        "leave out --daemon, and choose an engine with a directory");
   }
   const Workload workload{Operation::set, options.key_bytes, options.value_bytes};
   ScenarioResult result;

@@ -158,7 +158,7 @@ void delay_syncs(std::chrono::microseconds delay) {
   const auto module =
       (program.parent_path() / "../libexec/c10dd/libc10dd_slow_sync.so").lexically_normal();
   if (!std::filesystem::exists(module)) {
-    throw std::runtime_error("--sync-delay needs " + module.string() + ", which is not there");
+    throw std::runtime_error("--sync-delay needs " + module.string() + ", which does not exist");
   }
   ::setenv("LD_PRELOAD", module.c_str(), 1);
   ::setenv("SYNC_DELAY_US", std::to_string(delay.count()).c_str(), 1);
@@ -257,7 +257,7 @@ std::uint64_t memory_of(pid_t process, const std::string& name) {
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with(name + ":")) return std::stoull(line.substr(name.size() + 1)) * 1024;
   }
-  throw std::runtime_error("no " + name + " of process " + std::to_string(process));
+  throw std::runtime_error("cannot read " + name + " of process " + std::to_string(process));
 }
 
 }  // namespace c10dd::bench

@@ -50,7 +50,7 @@ class Clients {
       while (connected <= begun) {
         throw_if_interrupted();
         if (Clock::now() > start + kPatience) {
-          throw std::runtime_error("takeover: a client finds no other daemon");
+          throw std::runtime_error("takeover: a client did not find another daemon");
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
@@ -68,7 +68,7 @@ class Clients {
     });
     if (wrong > 0) {
       throw std::runtime_error("takeover: " + std::to_string(wrong) +
-                               " clients have lost something");
+                               " clients have lost a key or their session");
     }
   }
 
@@ -108,8 +108,8 @@ ScenarioResult run_takeover(const Options& options) {
   const unsigned daemons = options.daemons.value_or(kDaemons);
   if (options.daemon || !options.engine.empty()) {
     throw std::runtime_error(
-        "takeover kills a daemon that it has started, on a Redis that it has started: leave "
-        "--daemon and --engine away");
+        "takeover kills a daemon that it starts, on a Redis that it starts: leave out "
+        "--daemon and --engine");
   }
   check_file_limit("takeover", 2 * count);  // each client has a descriptor that wakes its thread
   ::setenv("C10DD_LOG", "off", 1);          // each client would say that it has no daemon

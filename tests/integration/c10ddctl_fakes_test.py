@@ -89,7 +89,7 @@ class Fakes(unittest.TestCase):
             with Fake(http(page)) as fake:
                 code, _, error = ctl("--daemon", fake.address, "jobs")
                 self.assertEqual(69, code)
-                self.assertIn(f"the server at {fake.address} does not reply as a c10dd daemon", error)
+                self.assertIn(f"the server at {fake.address} is not a c10dd daemon", error)
 
     def test_a_reply_that_ends_in_its_middle(self):
         whole = http(json.dumps({"jobs": [RUN], "daemons": [], "endpoints": []}))
@@ -128,7 +128,7 @@ class Fakes(unittest.TestCase):
                 with Fake(first) as bad, Fake(page) as good:
                     code, _, error = ctl("--daemon", f"{bad.address},{good.address}", "--timeout", "0.2", *words)
                     self.assertEqual(75, code, (words, first, error))
-                    self.assertIn("whether it has done this is not known", error)
+                    self.assertIn("it is not known whether it executed the request", error)
                     self.assertEqual([], good.asked)
 
     def test_a_change_goes_on_to_the_next_daemon_if_nobody_has_received_it(self):

@@ -114,14 +114,14 @@ class OfAFleet(Fleet):
         code, out, error = ctl("--daemon", both, "jobs")
         self.assertEqual((0, ""), (code, error))
         code, out, _ = ctl("--daemon", both, "daemons")
-        self.assertEqual({address(first): "silent: dead, or cut off", address(second): "serves"},
+        self.assertEqual({address(first): "silent (dead or unreachable)", address(second): "serves"},
                          {row["DAEMON"]: row["STATE"] for row in rows(out)})
         os.kill(second.process.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, second.process.pid, signal.SIGCONT)
         began = time.monotonic()
         code, _, error = ctl("--daemon", address(second), "--timeout", "0.5", "move", "A", address(second))
         self.assertEqual(75, code)
-        self.assertIn("whether it has done this is not known", error)
+        self.assertIn("it is not known whether it executed the request", error)
         self.assertLess(time.monotonic() - began, LEASE * 5)
 
 
@@ -177,7 +177,7 @@ class Alone(unittest.TestCase):
                                                       for row in rows(out)])
             code, _, error = ctl("move", "A", "head2:29500", environment=here)
             self.assertEqual(64, code)
-            self.assertIn("shares its engine", error)
+            self.assertIn("is not shared", error)
             self.assertEqual((64, ""), ctl("job", "none", environment=here)[:2])
 
     def test_leases_a_port_and_removes_the_job(self):
@@ -250,7 +250,7 @@ class Alone(unittest.TestCase):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             code, _, error = ctl("--daemon", "127.0.0.1:%d" % silent.getsockname()[1], "--timeout", "0.3", "jobs")
         self.assertEqual(75, code)
-        self.assertIn("nothing came for 0.3 s", error)
+        self.assertIn("nothing arrived within 0.3 s", error)
 
     def test_escapes_of_what_answers_are_not_shown(self):
         red = "\\u001b[31mred\\u009b"
@@ -266,11 +266,11 @@ class Alone(unittest.TestCase):
     def test_bad_command_lines(self):
         for words, text in ((("jobz",), 'unknown command "jobz"; did you mean "jobs"?'),
                             ((), "no command was given"),
-                            (("job",), "wrong number of operands; write c10ddctl job NAME"),
+                            (("job",), "wrong number of arguments; write c10ddctl job NAME"),
                             (("lease", "a", "--world-size", "x"), '--world-size is "x": expected an integer'),
-                            (("rm",), "wrong number of operands; write c10ddctl rm NAME"),
+                            (("rm",), "wrong number of arguments; write c10ddctl rm NAME"),
                             (("jobs", "--run", "x"), 'unknown option "--run"'),
-                            (("jobs", "x"), "wrong number of operands; write c10ddctl jobs"),
+                            (("jobs", "x"), "wrong number of arguments; write c10ddctl jobs"),
                             (("--deamon", "x", "jobs"), 'did you mean "--daemon"?'),
                             (("jobs", "--daemon"), "--daemon needs a value"),
                             (("jobs", "--timeout", "soon"), '--timeout is "soon": expected seconds, 0.1 to 3600'),

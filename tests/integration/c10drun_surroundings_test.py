@@ -129,7 +129,7 @@ class Signals(Case):
     def test_who_does_not_handle_a_signal_is_not_ended_by_it(self):
         run = self.serving("")
         run.send(signal.SIGUSR1)
-        self.until(lambda: "no process of the workers handles it" in run.said(), "it says so", run)
+        self.until(lambda: "no worker process handles it" in run.said(), "it says so", run)
         open(self.path("go"), "w", encoding="ascii").close()
         self.assertEqual(0, run.wait(), run.said())
 
@@ -208,7 +208,7 @@ class Consoles(Case):
             printed += part
         self.assertEqual(0, run.wait(20 * SLOWDOWN))
         text = printed.decode()
-        missing = re.findall(r"c10drun: (\d+) lines were not printed here, because nobody read them", text)
+        missing = re.findall(r"c10drun: (\d+) lines were dropped here, because nobody read them", text)
         self.assertGreater(len(missing), 0)
         self.assertEqual(6002, sum(map(int, missing)) + len(re.findall(r"^\[0\]", text, re.MULTILINE)), missing)
         self.assertIn("[0] end\n", text)
@@ -298,7 +298,7 @@ class DaemonGone(Case):
         first = next(run for run in runs if "waiting for other nodes" in run.said())
         self.own.kill()
         self.assertEqual(0, first.wait(15), first.said())
-        self.assertIn("the other nodes have not finished within --exit-timeout, 3 s", first.said())
+        self.assertIn("the other nodes did not finish within --exit-timeout 3 s", first.said())
 
 
 class Leftovers(Case):
@@ -327,11 +327,11 @@ class Flaps(Case):
         self.until(lambda: os.path.exists(self.path("b")), "both work", flapping)
         flapping.send(signal.SIGKILL)
         flapping.process.wait()
-        self.until(lambda: "was lost within a minute of joining, 1 time; it may join again in 10 s" in healthy.said(),
+        self.until(lambda: "was lost 1 time within a minute of joining; it may join again in 10 s" in healthy.said(),
                    "the other one says so", healthy)
         self.until(lambda: "generation 3" in healthy.said(), "it goes on alone", healthy)
         again = self.node("c")
-        self.until(lambda: "was lost 1 time within a minute of joining; it waits 10 s" in again.said(), "it is held off",
+        self.until(lambda: "was lost 1 time within a minute of joining; waiting 10 s" in again.said(), "it is held off",
                    again)
         time.sleep(1)
         self.assertNotIn("generation", again.said())

@@ -68,7 +68,7 @@ class Workers(Case):
         second = self.launch(script, "--nnodes", "2", "--node-rank", "1")
         for node in (first, second):
             self.assertEqual(0, node.wait(), node.said())
-        self.assertIn("--store is rank0 on node 0, which counts for all", second.said())
+        self.assertIn("--store is rank0 on node 0, so all nodes use rank0", second.said())
         for rank in range(2):
             told = dict(line.split("=", 1) for line in self.lines(f"env.{rank}") if "=" in line)
             self.assertEqual(("10.1.2.3", "False"), (told["MASTER_ADDR"], told["TORCHELASTIC_USE_AGENT_STORE"]))
@@ -239,7 +239,7 @@ class Failures(Case):
         self.assertEqual(9, run.wait(), run.said())
         for pid in self.read("stubborn").split():
             self.assertFalse(alive(pid))
-        self.assertIn("1 worker did not stop within 0.3 s and is killed", run.said())
+        self.assertIn("1 worker did not stop within --grace 0.3 s and is killed", run.said())
 
 
 class Nodes(Case):
@@ -287,7 +287,7 @@ class Nodes(Case):
         self.started("b", 1, second)
         self.assertIn("failed", self.read("b"))
         self.go(second)
-        self.assertIn("not counted as a failure", second.said())
+        self.assertIn("does not count as a failure", second.said())
 
     def test_signal_ends_a_launcher_that_waits_for_others(self):
         run = self.launch("true", "--nnodes", "2")
@@ -435,9 +435,9 @@ class BadInput(Case):
                 (64, ["--gpus"], ["--gpus", "2", "true"]),
                 (64, ["--standalone is for one node"], ["--standalone", "--nnodes", "2", "true"]),
                 (127, ["no-such-program not found", "searched PATH="], ["--", "no-such-program"]),
-                (127, ["/no/such: no such file"], ["--", "/no/such"]),
-                (126, ["permission denied", "without --no-python"], ["--no-python", plain]),
-                (127, ["script /no/such.py: no such file"], ["/no/such.py"]),
+                (127, ["cannot execute /no/such: no such file"], ["--", "/no/such"]),
+                (126, ["permission denied", "leave out --no-python"], ["--no-python", plain]),
+                (127, ["cannot read the script /no/such.py: no such file"], ["/no/such.py"]),
                 (64, ["--rdzv-conf a=1 is an option of torchrun: use --join-timeout"],
                  ["--rdzv_conf", "a=1", plain]),
                 (126, ["is a directory"], ["--", "/"]),
@@ -446,14 +446,14 @@ class BadInput(Case):
                 self.refused(code, *words, arguments=arguments, environment=nowhere)
         self.refused(64, "C10DD_URL is \"http://x\": write HOST:PORT", arguments=["true"],
                      environment={"C10DD_URL": "http://x"})
-        self.refused(64, "no name for the job", arguments=["--nnodes", "2", "true"])
+        self.refused(64, "the job has no name", arguments=["--nnodes", "2", "true"])
 
     def test_ranks_of_an_outer_launcher_do_not_matter(self):
         run = self.launch("true", environment={"RANK": "7", "WORLD_SIZE": "2"})
         self.assertEqual(0, run.wait(), run.said())
 
     def test_no_daemon_is_told_with_the_address_and_what_to_do(self):
-        self.refused(69, "no daemon at 127.0.0.1:1: no session within 0.5 s",
+        self.refused(69, "cannot connect to a daemon at 127.0.0.1:1: no session within 0.5 s",
                      "c10dd --listen HOST:PORT", "--standalone",
                      arguments=["--daemon", "127.0.0.1:1", "--connect-timeout", "500ms", "true"])
 
@@ -463,7 +463,7 @@ class BadInput(Case):
         run = self.launch("echo url $C10DD_URL", "--daemon", addresses)
         self.assertEqual(0, run.wait(), run.said())
         self.assertIn(f"url c10dd://{addresses}/{self.job}", run.printed())
-        self.refused(69, "no daemon at 127.0.0.1:1,127.0.0.1:2: no session within 0.5 s",
+        self.refused(69, "cannot connect to a daemon at 127.0.0.1:1,127.0.0.1:2: no session within 0.5 s",
                      "the daemons at 127.0.0.1:1, 127.0.0.1:2 have not been reachable",
                      arguments=["--daemon", "127.0.0.1:1,127.0.0.1:2", "--connect-timeout", "500ms",
                                 "true"])

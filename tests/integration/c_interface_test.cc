@@ -123,24 +123,25 @@ TEST_F(CInterface, NamesWhatTheCallerDidWrong) {
   c10dd_call call = C10DD_CALL_INIT;
   call.size = 8;
   EXPECT_EQ(said(c10dd_add(client_, view("n"), 1, &call, &sum, &failed), failed),
-            "invalid_argument: the size at the beginning of the call is 8, but the struct has 32 "
-            "bytes: initialise it with its macro, for example C10DD_CALL_INIT");
+            "invalid_argument: the size field of the call is 8, but the struct has 32 "
+            "bytes: initialise the struct with its macro, for example C10DD_CALL_INIT");
   struct Later {
     c10dd_call call = C10DD_CALL_INIT;
     std::int64_t added = 1;
   } later;
   later.call.size = sizeof later;
   EXPECT_EQ(said(c10dd_add(client_, view("n"), 1, &later.call, &sum, &failed), failed),
-            "unsupported: the call has 40 bytes, and sets fields that this library (version " +
-                std::string(c10dd_version()) + ", 32 bytes) does not know: update libc10dd.so.1");
+            "unsupported: the struct of the call has 40 bytes and sets fields that version " +
+                std::string(c10dd_version()) +
+                " of this library (32 bytes) does not have: update libc10dd.so.1");
   later.added = 0;
   EXPECT_EQ(c10dd_add(client_, view("n"), 1, &later.call, &sum, &failed), C10DD_OK);
   call = C10DD_CALL_INIT;
   call.timeout_ns = -2;
   EXPECT_EQ(said(c10dd_add(client_, view("n"), 1, &call, &sum, &failed), failed),
-            "invalid_argument: the time-out is -2 ns: give -1 for the usual one, or 0 and more");
+            "invalid_argument: the time-out is -2 ns: give 0 or more, or -1 for the default");
   EXPECT_EQ(said(c10dd_watch_close(reinterpret_cast<c10dd_watch*>(client_), &failed), failed),
-            "invalid_argument: the handle is not that of a watch");
+            "invalid_argument: this handle is not the handle of a watch");
   EXPECT_EQ(get("n"), "1");  // nothing was done by the others
   c10dd_error unset{};
   EXPECT_EQ(c10dd_add(client_, view("n"), 1, nullptr, &sum, &unset), C10DD_INVALID_ARGUMENT);
@@ -165,7 +166,7 @@ TEST_F(CInterface, EndsACallWhoseCallerDoesNotGoOn) {
   EXPECT_EQ(c10dd_get(client_, view("never"), &call, &value, nullptr, &failed), C10DD_ABORTED);
   EXPECT_GE(Clock::now() - begin, 300ms);
   EXPECT_EQ(asked, 3);
-  EXPECT_EQ(failed.what(), "the caller has ended the call before its reply");
+  EXPECT_EQ(failed.what(), "the caller ended the call before the reply arrived");
   std::int64_t sum = 0;
   EXPECT_EQ(c10dd_add(client_, view("n"), 5, &call, &sum, &failed), C10DD_OK) << failed.what();
   EXPECT_EQ(asked, 3) << "a call that does not block asks nobody";

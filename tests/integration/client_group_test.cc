@@ -185,7 +185,7 @@ TEST_F(ClientGroup, AMonitoredBarrierNamesAllThatHaveNotComeAndTheGroupLivesOn) 
       ADD_FAILURE() << "ranks 1 and 3 have not come";
     } catch (const TimedOut& late) {
       EXPECT_NE(std::string(late.what())
-                    .find("timed out after 0.3 s: 2 of 4 ranks have not come: "
+                    .find("timed out after 0.3 s: 2 of 4 ranks have not arrived: "
                           "ranks [1,3] (rank 1 on "),
                 std::string::npos)
           << late.what();
@@ -224,7 +224,7 @@ TEST_F(ClientGroup, ANewGroupThatIsNotCompleteNamesWhoIsMissing) {
   } catch (const TimedOut& late) {
     const std::string text = late.what();
     EXPECT_NE(text.find("new_group of process group \"world/[2-3]\" timed out after 1 s: 1 of 2 "
-                        "ranks have not come: rank 1 on "),
+                        "ranks have not arrived: rank 1 on "),
               std::string::npos)
         << text;
     EXPECT_NE(text.find("rank 1 of group \"world/[2-3]\" is rank 3 of the job"), std::string::npos)

@@ -55,12 +55,12 @@ class RefusalTest(unittest.TestCase):
 
     def test_what_makes_no_sense(self):
         url = "c10dd://127.0.0.1:1/digits"
-        self.refused(64, "no daemon: set C10DD_URL or --url")
-        self.refused(64, "RANK is 2, WORLD_SIZE is 2: ranks are 0 to WORLD_SIZE - 1",
+        self.refused(64, "the URL of the daemon is missing: set C10DD_URL or --url")
+        self.refused(64, "RANK is 2, but WORLD_SIZE is 2: ranks go from 0 to WORLD_SIZE - 1",
                      C10DD_URL=url, RANK="2", WORLD_SIZE="2")
-        self.refused(64, "backend loopback joins threads of one process", "--backend", "loopback",
+        self.refused(64, "backend loopback connects only threads of one process", "--backend", "loopback",
                      C10DD_URL=url, RANK="0", WORLD_SIZE="2")
-        self.refused(1, "nothing.csv: cannot be read", "--single", data="nothing.csv")
+        self.refused(1, "nothing.csv: cannot read the file", "--single", data="nothing.csv")
         self.refused(64, "--epochs: Value 0 not in range", "--single", "--epochs", "0")
 
     def test_a_backend_that_does_not_exist_ends_the_rank_at_once(self):

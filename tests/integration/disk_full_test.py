@@ -114,7 +114,7 @@ class DiskFull(unittest.TestCase):
             self.refusal()
             status, body = self.daemon.http("/readyz")
             self.assertEqual(200, status)
-            if "note: disk of" in body and "c10dd_disk_full 1" in self.daemon.http("/metrics")[1]:
+            if "note: the disk of" in body and "c10dd_disk_full 1" in self.daemon.http("/metrics")[1]:
                 return
             self.assertLess(time.monotonic(), deadline, body)
 
@@ -123,8 +123,8 @@ class DiskFull(unittest.TestCase):
         reply = self.refusal()
         for key in refused[-5:]:
             self.assertEqual("not_found", writer.get(key).code, key)
-        limits = f"({RESERVE} for growth|{MINIMUM} for any change except removals)"
-        self.assertRegex(reply.detail, f"{self.folder}.*: [0-9]+ bytes free, limit {limits}; remove")
+        limits = f"(writes that add data need {RESERVE}|all changes except removals need {MINIMUM})"
+        self.assertRegex(reply.detail, f"{self.folder}.* has [0-9]+ bytes free, but {limits}; remove")
         key = self.random.choice(list(self.stored))
         self.assertEqual("ok", writer.call(wire.REMOVE, text(key)).code)
         del self.stored[key]

@@ -118,7 +118,7 @@ class Engine(unittest.TestCase):
                         self.assertLess(time.monotonic(), begun + 20)
                         time.sleep(0.1)
                     self.assertGreater(time.monotonic(), begun + 4)
-                    self.assertRegex(status[1], "a commit has not ended for [5-9] s, limit 5 s")
+                    self.assertRegex(status[1], "a commit has been running for [5-9] s, limit 5 s")
                     metrics = daemon.http("/metrics")[1]
                     age = re.search(r"c10dd_engine_oldest_commit_seconds{.*} ([0-9.]+)", metrics)
                     self.assertGreater(float(age.group(1)), 4)

@@ -223,7 +223,7 @@ class Takeover(Fleet):
             replies.add((reply.code, reply.detail))
             return reply.code == "ok"
         self.wait_for("the takeover", told)
-        self.assertTrue(any("does not hear" in detail for code, detail in replies if code == "unavailable"), replies)
+        self.assertTrue(any("which is silent" in detail for code, detail in replies if code == "unavailable"), replies)
 
 
 class RedisRestart(Fleet):
@@ -245,7 +245,7 @@ class RedisRestart(Fleet):
             self.assertEqual(200, second.http("/v1/jobs/A")[0])
         for daemon in self.fleet:
             self.assertNotIn("job_taken_over", daemon.errors())
-            self.assertIn("Redis was started again, or another server is in charge", daemon.errors())
+            self.assertIn("Redis restarted, or another server is now the master", daemon.errors())
 
 
 class SlowRedis(Fleet):
@@ -396,7 +396,7 @@ class BadInput(Fleet):
         for protocols in ("http", "native", "http,tcpstore"):
             code, text = self.refused("--protocols", protocols)
             self.assertEqual(64, code, text)
-            self.assertIn("--protocols must include native and http on the engine redis://", text)
+            self.assertIn("--protocols must include native and http with the engine redis://", text)
 
     def test_a_damaged_row_is_named_with_the_remedy(self):
         self.redis_call("HSET", "c10dd:fleet", "zzz", "x")
@@ -414,12 +414,12 @@ class BadInput(Fleet):
             self.assertNotIn("address=10.0.0.1:29500 detail", daemon.errors())
 
     def test_an_address_that_is_none(self):
-        for value, bad, why in (("head1", "head1", "it has no port"),
-                                ("[fe80::1]:29500", "[fe80::1]:29500", "it is a link-local address"), ("a:0", "a:0", "it has no port"),
-                                ("a:1, b:2", " b:2", "the host is no name"), ("a:1,a:1", "a:1", "it is there twice"),
-                                ("0.0.0.0:1", "0.0.0.0:1", "nobody can connect to that host"),
-                                ("[::]:1", "[::]:1", "nobody can connect"), ("x" * 254 + ":1", "xxx", "no name"),
-                                ("[1.2.3.4]:1", "[1.2.3.4]:1", "no name and no IP address")):
+        for value, bad, why in (("head1", "head1", "the port must be 1 to 65535"),
+                                ("[fe80::1]:29500", "[fe80::1]:29500", "a link-local address is not valid"), ("a:0", "a:0", "the port must be"),
+                                ("a:1, b:2", " b:2", "the host is not a valid name"), ("a:1,a:1", "a:1", "it is listed twice"),
+                                ("0.0.0.0:1", "0.0.0.0:1", "clients cannot connect to this host"),
+                                ("[::]:1", "[::]:1", "clients cannot connect"), ("x" * 254 + ":1", "xxx", "not a valid name"),
+                                ("[1.2.3.4]:1", "[1.2.3.4]:1", "not a valid name or IP address")):
             code, text = self.refused("--advertise", value)
             self.assertEqual(64, code, text)
             self.assertIn(f'invalid address "{bad}', text)

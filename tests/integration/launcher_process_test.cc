@@ -146,7 +146,7 @@ TEST_F(LauncherWorkers, SaysWhyAProgramCannotBeExecuted) {
   ASSERT_TRUE(workers_->failure().has_value());
   EXPECT_EQ(workers_->failure()->exit.code, 127);
   EXPECT_NE(workers_->failure()->last.text(1000, "").find(
-                "is the interpreter in its first line missing?"),
+                "is the interpreter that its first line names missing?"),
             std::string::npos);
 }
 

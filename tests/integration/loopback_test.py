@@ -70,7 +70,7 @@ class Loopback(unittest.TestCase):
             self.assertEqual(1, code, ended)
             self.assertIn("rank 0 has the loopback address 127.0.0.1:", text)
             self.assertIn("which rank 1 at 10.99.7.2:", text)
-            self.assertIn("no route to that rank: set interface or hostname", text)
+            self.assertIn("no route to that rank: set the option interface or hostname", text)
 
     def test_link_local_addresses_work_with_their_interface(self):
         for scopes in (("%near0", "%far0"), ("", "%25far0")):
@@ -85,7 +85,7 @@ class Loopback(unittest.TestCase):
                                "--world-size", "2"], env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
         self.assertNotEqual(0, done.returncode)
         self.assertLess(time.monotonic() - began, 5 * SLOWDOWN)
-        self.assertIn("fe80::1 is a link-local address, which needs its interface; write for example [fe80::1%eth0]",
+        self.assertIn("fe80::1 is a link-local address and needs its interface; write for example [fe80::1%eth0]",
                       done.stderr)
 
     def test_a_launch_of_two_nodes_tells_the_far_one_no_loopback_address(self):

@@ -86,7 +86,7 @@ class MembershipLoopTest(unittest.TestCase):
         for one in others:
             self.assertEqual([int(pid) for pid in LOST.findall(one.text())][:1],
                              [victim.process.pid], one.text())
-            self.assertRegex(one.text(), "is lost: its connection closed|not confirmed yet")
+            self.assertRegex(one.text(), "is lost: its connection closed|not yet confirmed by the daemon")
 
     def test_a_loss_that_the_daemon_cannot_confirm_is_told_without(self):
         others, victim = self.lose_in_all_reduce()
@@ -98,7 +98,7 @@ class MembershipLoopTest(unittest.TestCase):
             self.daemon.process.send_signal(signal.SIGCONT)
         for one in others:
             self.assertRegex(one.text(), r"all_reduce \d+ failed: rank \d on \S+ \(pid "
-                             f"{victim.process.pid}\\): connection lost, not confirmed yet")
+                             f"{victim.process.pid}\\): connection lost, not yet confirmed by the daemon")
         self.expect_done(others, STEPS)
 
     def test_ranks_killed_while_they_train_leave_a_team_that_goes_on(self):

@@ -243,7 +243,7 @@ TEST_F(Mismatch, WhoIsInNoCallIsNamed) {
     };
   });
   const std::string odd =
-      "rank 1 on host-1 (pid " + std::to_string(getpid()) + ") is in no call of this group";
+      "rank 1 on host-1 (pid " + std::to_string(getpid()) + ") is in no collective of this group";
   for (const auto& [world, endings] : ends) {
     for (Rank rank = 0; rank < world.size; ++rank) {
       const Ending& ending = endings[rank];

@@ -58,11 +58,11 @@ class MpiTest(unittest.TestCase):
 
     def test_lists_that_differ_are_refused_by_all(self):
         for line in self.ranks("lists", 3):
-            self.assertIn("rank 1 has 1 elements for rank 0, which has a tensor of 0 for them", line)
+            self.assertIn("rank 1 sends 1 elements to rank 0, which has a tensor of 0 for them", line)
 
     def test_lists_that_are_too_long_for_mpi_are_refused_by_all(self):
         for line in self.ranks("long_lists", 3):
-            self.assertIn("rank 1 has 2147483648 elements for rank 0, but MPI takes at most", line)
+            self.assertIn("rank 1 sends 2147483648 elements to rank 0, but MPI takes at most", line)
 
     def test_a_late_rank_costs_the_time_out_and_the_process(self):
         said = [line for line in self.ranks("late", code=None) if "after" in line or "again" in line]
@@ -134,7 +134,7 @@ class MpiTest(unittest.TestCase):
                 os.path.join(BIN, "c10drun"), "--standalone", "--no-prefix", "--nproc", "2",
                 os.path.join(BIN, "tutorial-messages")), code=1):
             if line.startswith("mpi:"):
-                self.assertEqual(line, 'mpi: process group "world": it has 2 ranks, but MPI has '
+                self.assertEqual(line, 'mpi: process group "world": the group has 2 ranks, but MPI has '
                                        'only 1: start the ranks with "mpirun -n 2 PROGRAM"')
                 break
         else:
@@ -145,7 +145,7 @@ class MpiTest(unittest.TestCase):
         swapped = [word for rank in (1, 0) for word in (
             "-n", "1", "-x", f"C10DD_RANK={rank}", "-x", "C10DD_WORLD_SIZE=2", program, ":")]
         said = self.lines(self.start("mpirun", "--oversubscribe", *swapped[:-1]), code=None)
-        self.assertTrue(any(re.search("rank 0 has rank 1 in MPI: unset C10DD_RANK", line)
+        self.assertTrue(any(re.search("rank 0 is rank 1 in MPI: unset C10DD_RANK", line)
                             for line in said), said)
 
     def test_two_mpiruns_are_no_group(self):

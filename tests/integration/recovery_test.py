@@ -241,7 +241,7 @@ class Recovery(unittest.TestCase):
             listen = "{}:{}".format(*daemon.address)
             self.assertEqual((0, f"checkpoint written to {copy}\n"), ask("copy", listen))
             self.assertEqual(
-                (64, f"c10dd: checkpoint {copy}: already exists; choose another path\n"),
+                (64, f"c10dd: checkpoint {copy}: the path already exists; choose another one\n"),
                 ask("copy", listen))
         code, said = ask("copy", listen)
         self.assertEqual(69, code)

@@ -39,11 +39,11 @@ class BadServers(unittest.TestCase):
                                   ("appendonly", "no", "yes")):
             command(self.redis.port, "CONFIG", "SET", name, value)
             text = self.refused(64, self.url())
-            self.assertIn(f"its setting {name} is {value}, but must be {good}", text)
+            self.assertIn(f"the setting {name} is {value}, but must be {good}", text)
             self.assertIn("--redis-accept-weak-durability", text)
             command(self.redis.port, "CONFIG", "SET", name, good)
         command(self.redis.port, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru", "maxmemory", "100mb")
-        self.assertIn("its setting maxmemory-policy is allkeys-lru with maxmemory 104857600", self.refused(64, self.url()))
+        self.assertIn("the setting maxmemory-policy is allkeys-lru with maxmemory 104857600", self.refused(64, self.url()))
         with Daemon("--redis-accept-weak-durability", engine=self.url()) as daemon:
             status, page = daemon.http("/readyz")
             self.assertEqual(200, status, page)
@@ -52,7 +52,7 @@ class BadServers(unittest.TestCase):
     def test_a_user_without_a_command(self):
         for missing, code, text in (("-hscan", 77, "may not run HSCAN"), ("-unlink", 77, "may not run UNLINK"),
                                     ("-evalsha", 77, "run the 'evalsha' command"),
-                                    ("-config", 64, "does not tell its setting appendonly")):
+                                    ("-config", 64, "cannot read the setting appendonly")):
             command(self.redis.port, "ACL", "SETUSER", "ada", "reset", "on", ">secret", "~c10dd*", "+@all", missing)
             self.assertIn(text, self.refused(code, self.url("ada:secret@")))
         command(self.redis.port, "ACL", "SETUSER", "ada", "reset", "on", ">secret", "~c10dd*", "+@all")
@@ -63,7 +63,7 @@ class BadServers(unittest.TestCase):
         for name, value in (("proto-max-bulk-len", "1048576"), ("client-query-buffer-limit", "2097152")):
             before = command(self.redis.port, "CONFIG", "GET", name)[1].decode()
             command(self.redis.port, "CONFIG", "SET", name, value)
-            self.assertIn(f"its setting {name} is {value}, but must be", self.refused(64, self.url()))
+            self.assertIn(f"the setting {name} is {value}, but must be", self.refused(64, self.url()))
             command(self.redis.port, "CONFIG", "SET", name, before)
 
     def test_the_user_of_the_documentation(self):
@@ -82,13 +82,13 @@ class BadServers(unittest.TestCase):
         port = self.stack.enter_context(sentinel(folder, self.redis.port))
         hosts = f"127.0.0.1:1,127.0.0.1:{port}"  # the first one is down
         weak = "--redis-accept-weak-durability"
-        self.assertIn('the Sentinels know no master "nobody"',
+        self.assertIn('the Sentinels do not know a master "nobody"',
                       self.refused(64, f"redis+sentinel://{hosts}/nobody", weak))
-        self.assertIn("it is under Sentinel: a failover loses the newest changes",
+        self.assertIn("the server is managed by Sentinel: a failover loses the newest changes",
                       self.refused(64, f"redis+sentinel://{hosts}/training"))
         self.assertIn("the Sentinel at 127.0.0.1:1: Connection refused",
                       self.refused(69, "redis+sentinel://127.0.0.1:1/training", weak))
-        self.assertIn("no name of a master", self.refused(64, f"redis+sentinel://{hosts}", weak))
+        self.assertIn("does not name a master", self.refused(64, f"redis+sentinel://{hosts}", weak))
         command(self.redis.port, "CONFIG", "SET", "requirepass", "hunter2")
         with Daemon(weak, engine=f"redis+sentinel://:hunter2@{hosts}/training/prefix") as daemon:
             self.assertEqual(200, daemon.http("/readyz")[0])

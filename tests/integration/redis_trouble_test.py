@@ -197,7 +197,7 @@ class Hung(Scene):
     def trouble(self):
         self.redis.send_signal(signal.SIGSTOP)
         began = time.monotonic()
-        took = self.said("lease of the shared engine is over")
+        took = self.said("this daemon's lease has expired")
         time.sleep(max(0, began + self.how_long - time.monotonic()))
         self.redis.send_signal(signal.SIGCONT)
         seen = self.goes_on()
@@ -340,7 +340,7 @@ class Weakened(Scene):
 
     def trouble(self):
         self.call("CONFIG", "SET", "appendfsync", "everysec")
-        took = self.said("its setting appendfsync is everysec, but must be always")
+        took = self.said("the setting appendfsync is everysec, but must be always")
         assert 'durability="os"' in self.daemons[0].http("/metrics")[1]
         began = time.monotonic()
         self.wait("changes on a weak server", lambda: all(adder.newest > began for adder in self.adders))

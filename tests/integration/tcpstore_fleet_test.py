@@ -280,7 +280,7 @@ class Strangers(Relays):
         for key in (bytes(16), os.urandom(16), b"short"):
             reply = self.sent(self.first, self.frame(key) + b"\x00\xce\xf7\x85\x3c")
             self.assertNotIn(b"\x00", reply[4:5], "no success")
-        self.assertIn("does not have the key of this daemon", self.first.errors())
+        self.assertIn("does not have this daemon's key", self.first.errors())
         self.assertNotIn("10.0.0.1", self.first.errors())
 
     def test_the_key_of_another_daemon_does_not_help(self):
@@ -289,7 +289,7 @@ class Strangers(Relays):
         own, other = keys.pop(self.process_of(self.first)), keys.pop(self.process_of(self.second))
         self.assertNotEqual(own, other)
         self.sent(self.first, self.frame(other))
-        self.assertEqual(1, self.first.errors().count("does not have the key of this daemon"))
+        self.assertEqual(1, self.first.errors().count("does not have this daemon's key"))
         with socket.create_connection(self.first.address, PATIENCE) as relay:  # with the right one: what a relay sends
             relay.sendall(self.frame(own))
             reply = relay.recv(4096)
@@ -297,8 +297,8 @@ class Strangers(Relays):
 
     def test_wrong_frames_are_refused_with_the_reason(self):
         own = self.key_in(self.fleet_rows()[self.process_of(self.first)])
-        self.assertIn(b"it names no job", self.sent(self.first, self.frame(own, job=b"")))
-        self.assertIn(b"is no address of a client", self.sent(self.first, self.frame(own, peer=b"somebody")))
+        self.assertIn(b"does not name a job", self.sent(self.first, self.frame(own, job=b"")))
+        self.assertIn(b"invalid client address", self.sent(self.first, self.frame(own, peer=b"somebody")))
         self.assertIn(b"is served by the daemon at", self.sent(self.second, self.frame(
             self.key_in(self.fleet_rows()[self.process_of(self.second)]))) if self.launch(self.first) else b"")
         self.assertIn(b"too", self.sent(self.first, b"\xc1C10D" + struct.pack("<IB23x", 1 << 20, 0xD0)))

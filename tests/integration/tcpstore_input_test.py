@@ -23,12 +23,12 @@ class TcpStoreInput(unittest.TestCase):
             good = self.client(daemon)
             self.assertEqual(bytes(8), good.count())
             before = daemon.resident_bytes()
-            bad = {b"\x00\xcf\xf7\x85\x3c" + bytes(4): "key too long",
+            bad = {b"\x00\xcf\xf7\x85\x3c" + bytes(4): "the key has 1015412687 bytes",
                    VALIDATE + b"\x13": "unknown operation: code 19",
-                   VALIDATE + bytes([SET]) + struct.pack("<Q", 1 << 63): "key too long",
+                   VALIDATE + bytes([SET]) + struct.pack("<Q", 1 << 63): "the key has 9223372036854775808 bytes",
                    VALIDATE + bytes([SET]) + text(b"k") + struct.pack("<Q", 8 * MIB + 1):
-                       "value too long",
-                   VALIDATE + bytes([MULTI_GET]) + struct.pack("<Q", 131073): "too many keys",
+                       "the value has 8388609 bytes",
+                   VALIDATE + bytes([MULTI_GET]) + struct.pack("<Q", 131073): "the message has 131073 keys",
                    VALIDATE + message(SET, b"", b"v"): "key",
                    VALIDATE + message(SET, b"n", b"abc") + message(ADD, b"n") + bytes(8): "n"}
             for data, reason in bad.items():

@@ -182,7 +182,7 @@ class Missing(unittest.TestCase):
                 client.set(Gloo.key(rank), bytes(154 + 8 * (3 if rank == 2 else 4)))
             run = self.wait_for(daemon, lambda run: run["world_sizes"])
             self.assertEqual([{"world_size": 3, "ranks": [2]}, {"world_size": 4, "ranks": [0, 1]}], run["world_sizes"])
-            told = ("the ranks tell different world sizes: 3 by rank 2 on 127.0.1.3 (pid 1002); 4 by rank 0 on "
+            told = ("the ranks report different world sizes: 3 by rank 2 on 127.0.1.3 (pid 1002); 4 by rank 0 on "
                     "127.0.1.1 (pid 1000), rank 1 on 127.0.1.2 (pid 1001)")
             self.assertIn(told, run["summary"])
             self.assertIn(f'level=warning event=world_sizes_differ job=torch run=plain-1 detail="{told}', daemon.errors())

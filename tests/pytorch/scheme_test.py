@@ -129,9 +129,9 @@ class Scheme(WithDaemon):
         for url, environment, text in (
                 (self.url() + "?wrold_size=2", {}, 'unknown key "wrold_size"'),
                 (self.url() + "?wrold_size=2", {}, 'did you mean "world_size"?'),
-                (self.url() + "?rank=x&world_size=2", {}, "rank=x in the URL is no number"),
+                (self.url() + "?rank=x&world_size=2", {}, "rank=x in the URL is not a number"),
                 (self.url() + "?rank=2&world_size=2", {}, "rank is 2, but world_size is 2: ranks go from 0 to 1"),
-                (self.url(), {"RANK": "", "WORLD_SIZE": ""}, "rank and world_size of this process not known"),
+                (self.url(), {"RANK": "", "WORLD_SIZE": ""}, "unknown rank and world_size: pass rank="),
                 ("c10dd://127.0.0.1:1/job?rank=0&world_size=2", {}, "no session within 2 s: the daemon at 127.0.0.1:1")):
             with self.subTest(url):
                 said = self.refusal(self.rank(0, url=url, timeout=2 / SLOWDOWN, **environment))

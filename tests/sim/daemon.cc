@@ -193,7 +193,7 @@ void Daemon::write(core::DirectoryHost::DirectoryBatch change,
     if (then) first().post([then, written] { then(written); });
     if (written.outcome != Written::Outcome::lost || !was_intact) return;
     *intact = false;
-    report_lost(g, "a change of the directory of jobs was not committed");
+    report_lost(g, "a change to the job directory was not committed");
   });
 }
 

@@ -111,7 +111,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   void directory_damaged(const Failure& why) override { report_lost(generation_, why.detail); }
   void forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) override;
   void struck_out(const core::Directory::NamedRun& entry, std::string_view how) override;
-  std::string not_ready() const override { return "the engine is being opened again"; }
+  std::string not_ready() const override { return "the engine is being reopened"; }
 
   Result<std::uint16_t> open(const core::Endpoint& endpoint,
                              const core::Endpoints& leased) override;

@@ -76,7 +76,7 @@ void Daemon::reach_promoted() {
     if (!dead_) link_.close();
   });
   world_.after(world_.random.between(Duration(0), most), [this, self = shared_from_this()] {
-    if (!dead_) report_lost(generation_, "another server is in charge");
+    if (!dead_) report_lost(generation_, "the master has changed");
   });
 }
 

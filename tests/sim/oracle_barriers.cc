@@ -61,7 +61,7 @@ bool may_be_forgotten(const Records& records, const BarrierState& barrier) {
 /// another process may have the rank.
 bool is_of_one_call(const Op& op) {
   const std::string& detail = op.reply->error().detail;
-  return is_of_client(detail) || detail.find("it is taken for gone after") != std::string::npos;
+  return is_of_client(detail) || detail.find("it counts as gone after") != std::string::npos;
 }
 
 /// Checks that all calls have one outcome: released, or broken for one reason. Ranks that disagree

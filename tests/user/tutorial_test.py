@@ -30,7 +30,7 @@ END = "-- end of block"
 # What differs from run to run: which of two equal members acts first, and when.
 VARIABLE = [(r"rank \d on \S+ \(pid \d+\)", "rank R on HOST (pid N)"),
             (r"from step [1-9]\d*", "from step N"),
-            (r"away for [\d.]+ s", "away for S s")]
+            (r"return for [\d.]+ s", "return for S s")]
 
 
 def read_page():

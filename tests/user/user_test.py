@@ -71,16 +71,16 @@ class Headers(unittest.TestCase):
                 self.assert_one_sentence(
                     "#include <c10dd/tensor.h>\n"
                     f"void f(std::vector<{element}>& v) {{ c10dd::tensor_of(v); }}\n",
-                    "c10dd has no DType for this element type; it has one for float, double, ")
+                    "c10dd has no DType for this element type; use float, double, ")
 
     def test_memory_that_cannot_be_used_is_one_sentence(self):
         for source, words in [
             ("void f(std::vector<bool>& v) { c10dd::tensor_of(v); }\n",
              "std::vector<bool> stores bits: use std::vector<std::uint8_t>"),
             ("void f(const std::vector<float>& v) { c10dd::tensor_of(v); }\n",
-             "needs a vector that outlives the collective and that it may write into"),
-            ("void f() { c10dd::tensor_of(std::vector<float>(3)); }\n", "this one is a temporary"),
-            ("void f(const float* v) { c10dd::tensor_of(v, 3); }\n", "this is const"),
+             "needs a writable vector that outlives the collective"),
+            ("void f() { c10dd::tensor_of(std::vector<float>(3)); }\n", "this vector is a temporary"),
+            ("void f(const float* v) { c10dd::tensor_of(v, 3); }\n", "this memory is const"),
         ]:
             with self.subTest(source=source):
                 self.assert_one_sentence("#include <c10dd/tensor.h>\n" + source, words)

@@ -28,7 +28,7 @@ def nanoseconds(value: Optional[Seconds], what: str, usual: int) -> int:
     if isinstance(value, datetime.timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{type(value).__name__} is not accepted for {what}: give seconds or a timedelta")
+        raise TypeError(f"{what} must be seconds or a timedelta, not {type(value).__name__}")
     if not value >= 0:
         raise InvalidArgument(f"{what} is {value} s: give 0 or more")
     return int(min(value * 10**9, _FOREVER_NS))
@@ -42,7 +42,7 @@ def to_bytes(value: Bytes, what: str) -> bytes:
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    raise TypeError(f"{type(value).__name__} is not accepted for {what}: give str or bytes")
+    raise TypeError(f"{what} must be str or bytes, not {type(value).__name__}")
 
 
 def view(value: Bytes, what: str) -> _library.View:
@@ -52,8 +52,7 @@ def view(value: Bytes, what: str) -> _library.View:
 
 def items_of(values: Iterable[Bytes], what: str) -> list[Bytes]:
     if isinstance(values, (str, bytes, bytearray, memoryview)) or not isinstance(values, Iterable):
-        raise TypeError(f"{type(values).__name__} is not accepted for {what}: give a list of str or "
-                        "bytes")
+        raise TypeError(f"{what} must be a list of str or bytes, not {type(values).__name__}")
     return list(values)
 
 
@@ -63,13 +62,13 @@ def views(values: Iterable[Bytes], what: str) -> Any:
 
 
 def text(value: Optional[str], what: str) -> Optional[bytes]:
-    """Returns a text for the library. Refuses a zero character, at which C would end the text."""
+    """Returns a text for the library. Refuses a NUL character, because C would end the text there."""
     if value is None:
         return None
     if not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} is not accepted for {what}: give a str")
+        raise TypeError(f"{what} must be a str, not {type(value).__name__}")
     if "\0" in value:
-        raise InvalidArgument(f"{what} contains a zero character")
+        raise InvalidArgument(f"{what} contains a NUL character: remove it")
     return value.encode("utf-8", "surrogateescape")
 
 
@@ -80,7 +79,7 @@ def from_text(value: Optional[bytes]) -> str:
 def number(value: int, what: str, least: int, most: int) -> int:
     """Returns a number in these bounds. Refuses others, because ctypes would cut off their high bits."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{type(value).__name__} is not accepted for {what}: give an int")
+        raise TypeError(f"{what} must be an int, not {type(value).__name__}")
     if not least <= value <= most:
         raise InvalidArgument(f"{what} is {value}: give {least} to {most}")
     return value
@@ -194,7 +193,7 @@ def invoke_blocking(function: Any, timeout: Optional[Seconds], before: tuple[Any
     """Calls a function whose c10dd_call comes between `before` and `after`.
 
     Does not hold the interpreter lock meanwhile. In the main thread, a signal whose handler raises
-    ends the call. If the call has succeeded before it, `undo` disposes of what nobody gets.
+    ends the call. If the call had succeeded by then, `undo` disposes of the result.
     """
     timeout_ns = -1 if timeout is None else nanoseconds(timeout, "the time-out", -1)
     is_main = threading.current_thread() is threading.main_thread()

@@ -52,8 +52,8 @@ class Owner:
             pass  # the parent process still uses it
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(f"a {self._kind} cannot be copied or pickled, since it belongs to this process: "
-                        "connect again in the other one")
+        raise TypeError(f"a {self._kind} cannot be copied or pickled, because it belongs to this process: "
+                        "connect again in the other process")
 
     def __enter__(self: _Self) -> _Self:
         return self

@@ -251,7 +251,7 @@ def _load() -> ctypes.CDLL:
             raise ImportError(f"{path} has version {version} of the C interface, but this package "
                               f"needs version {ABI_VERSION}: install both from one release")
         return library
-    raise ImportError("libc10dd.so.1 cannot be loaded: " + "; ".join(causes)
+    raise ImportError("cannot load libc10dd.so.1: " + "; ".join(causes)
                       + "; set C10DD_LIBRARY to its path")
 
 

@@ -89,11 +89,11 @@ def connect(url: Optional[str] = None, *, rank: Optional[int] = None,
     """Opens a session and returns its Client.
 
     `url` is c10dd://host:port/job, or c10dd://a:29500,b:29500/job with several daemons of a fleet.
-    Without it, the environment says where, and who this process is: C10DD_URL, or C10DD_ADDR and
-    C10DD_JOB, and the variables of the launcher; the arguments replace its values.
+    Without it, the URL comes from C10DD_URL, or from C10DD_ADDR and C10DD_JOB, and the rank and world
+    size come from the variables of the launcher. The arguments override them.
 
-    A `run` has its own keys, queues, barriers and groups. `timeout` limits each call that gives no
-    time-out of its own; `connect_timeout` limits this one. The daemon keeps the session, and makes
+    A `run` has its own keys, queues, barriers and groups. `timeout` limits each call without a
+    time-out of its own; `connect_timeout` limits connect(). The daemon keeps the session, and makes
     each change exactly once, while this process is disconnected for less than `session_expiry`.
 
     Raises InvalidArgument for an invalid argument, and TimedOut if no daemon answers.
@@ -148,7 +148,7 @@ class Client(Owner):
 
     @property
     def address(self) -> str:
-        """The address of the daemon that has this session, or that is tried next: host:port."""
+        """The address, host:port, of the daemon that has this session, or of the daemon to try next."""
         return self._describe()["address"]
 
     def stats(self) -> Stats:
@@ -175,8 +175,8 @@ class Client(Owner):
                  world_size: Optional[int] = None, generation: int = 0) -> list[bytes]:
         """Exchanges data at a barrier. Gives parts to other ranks, and returns the parts for this rank.
 
-        `parts` is one str or bytes, or a list of them; Shape says which each rank gives and gets.
-        All parts of a rank have at most 16 MiB together.
+        `parts` is one str or bytes, or a list of them; Shape says which parts each rank gives and gets.
+        All parts of a rank together have at most 16 MiB.
         """
         given, result = parts_of(parts), _library.List()
         invoke_blocking(library.c10dd_exchange, timeout,

@@ -47,7 +47,7 @@ class Phase(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """One agreed list of members, and the rank of this process in it."""
+    """A list of members that all agreed on, and the rank of this process in it."""
 
     round: int
     #: Identifies the list of members.
@@ -73,7 +73,7 @@ class Member:
     domain: str
     labels: dict[str, str]
     step: int
-    #: Rank in the previous generation; -1 if it was no member.
+    #: Rank in the previous generation; -1 if this process was not a member.
     previous_rank: int
 
 
@@ -277,7 +277,7 @@ class Membership(Owner):
     def exchange(self, name: Bytes, parts: Any, *, shape: Shape = Shape.ALL, root: int = 0,
                  participants: Iterable[int] = (),
                  timeout: Optional[Seconds] = None) -> list[bytes]:
-        """Works as Client.exchange() within the generation. Raises Aborted at once if that ends."""
+        """Works as Client.exchange() within the generation. Raises Aborted at once if the generation ends."""
         given, result = parts_of(parts), _library.List()
         self._call("exchange", timeout,
                    (view(name, "the name"), given, len(given), _to_ranks(participants),

@@ -69,7 +69,7 @@ class Store:
     """The store of a job, or a view of it whose keys have a prefix. Thread-safe.
 
     Keys have 1 to 8,192 bytes, values at most 8 MiB. Keys and values are str (as UTF-8) or bytes;
-    a value that is read is bytes, and a key that is read is str, in which bytes that are no UTF-8
+    a value that is read is bytes, and a key that is read is str, in which bytes that are not UTF-8
     are escaped ("surrogateescape"). A time-out is in seconds, or a timedelta; None means that of
     connect(). All calls may raise Error or a subclass.
     """
@@ -79,8 +79,8 @@ class Store:
         self._prefix = prefix
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError("a store cannot be copied or pickled, since it belongs to this process: "
-                        "connect again in the other one")
+        raise TypeError("a store cannot be copied or pickled, because it belongs to this process: "
+                        "connect again in the other process")
 
     def prefix(self, prefix: Bytes) -> Store:
         """Returns a view that puts `prefix` and a slash before every key and queue name."""
@@ -115,7 +115,7 @@ class Store:
             ephemeral: bool = False, timeout: Optional[Seconds] = None) -> int:
         """Sets a key and returns the revision of the change.
 
-        The daemon removes the key after `ttl`, and if it is ephemeral, when this client has gone.
+        The daemon removes the key after `ttl`. It removes an ephemeral key when this client has gone.
         """
         options = _library.SetOptions(ctypes.sizeof(_library.SetOptions),
                                       nanoseconds(ttl, "ttl", 0), bool(ephemeral))
@@ -260,7 +260,7 @@ class Transaction:
         self._actions: list[_library.Action] = []
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError("a transaction cannot be copied or pickled: connect again in the other one")
+        raise TypeError("a transaction cannot be copied or pickled: connect again in the other process")
 
     def _if(self, kind: int, key: Bytes, value: Bytes = b"", revision: int = 0) -> Transaction:
         self._conditions.append(_library.Condition(

@@ -53,7 +53,7 @@ def _number(query: dict[str, str], key: str) -> Optional[int]:
     if value is None or value == "-1":  # PyTorch's "not given"
         return None
     if not value.isascii() or not value.isdigit():
-        raise InvalidArgument(f'{key}={value} in the URL is no number: give 0 or more')
+        raise InvalidArgument(f'{key}={value} in the URL is not a number: give 0 or more')
     return int(value)
 
 
@@ -69,7 +69,7 @@ def _parse(url: str) -> _Place:
 
 
 def _seat(place: _Place, rank: Optional[int], world_size: Optional[int]) -> tuple[int, int, str]:
-    """Returns rank and world size from the call, or else from the URL, or else from the launcher."""
+    """Returns rank and world size from the call, otherwise from the URL, otherwise from the launcher."""
     rank = place.rank if rank is None else rank
     world_size = place.world_size if world_size is None else world_size
     launch: Optional[Launch] = None
@@ -81,8 +81,8 @@ def _seat(place: _Place, rank: Optional[int], world_size: Optional[int]) -> tupl
         lacks = " and ".join(name for name, value in (("rank", rank), ("world_size", world_size))
                              if value is None)
         raise InvalidArgument(
-            f"{place.url}: {lacks} of this process not known: pass rank= and world_size=, add "
-            f"?rank=0&world_size=2 to the URL, or start it with a launcher ({launch.summary})")
+            f"{place.url}: unknown {lacks}: pass rank= and world_size=, add ?rank=0&world_size=2 to "
+            f"the URL, or start this process with a launcher ({launch.summary})")
     return rank, world_size, launch.summary if launch else ""
 
 
@@ -101,9 +101,9 @@ class _Clients:
             client = self._clients.get((url, name))
             if client is not None and (client.rank, client.world_size) != (rank, world_size):
                 raise InvalidArgument(
-                    f"{url}: this process is rank {client.rank} of {client.world_size} since its "
-                    f"first rendezvous, and cannot be rank {rank} of {world_size} now: add another "
-                    "?name= to the URL")
+                    f"{url}: this process became rank {client.rank} of {client.world_size} in its first "
+                    f"rendezvous and cannot be rank {rank} of {world_size} now: use another ?name= "
+                    "in the URL")
             if client is None:
                 client = connect(url, rank=rank, world_size=world_size, launcher=launcher or None,
                                  run="", timeout=timeout,
@@ -150,7 +150,7 @@ def c10dd_handler(url: str, timeout: Any = datetime.timedelta(minutes=10),
     """The rendezvous handler of c10dd://, see torch.distributed.rendezvous()."""
     place = _parse(url)
     yield _open(place, None, None, timeout)
-    raise RuntimeError("c10dd:// does not rendezvous again in one call")  # as those of PyTorch
+    raise RuntimeError("c10dd:// does not support a second rendezvous in one call")  # as those of PyTorch
 
 
 def env_handler(url: str, timeout: Any = datetime.timedelta(minutes=10),

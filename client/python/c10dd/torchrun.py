@@ -42,7 +42,7 @@ _KEYS = (*_SECONDS, "store")
 
 
 class _Options:
-    """What --rdzv-conf says."""
+    """The values of --rdzv-conf."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         for key in config:
@@ -76,8 +76,8 @@ def _url(parameters: RendezvousParameters) -> str:
     """Returns the URL of the job."""
     endpoint = parameters.endpoint or os.environ.get("C10DD_ADDR", "")
     if not endpoint:
-        raise InvalidArgument("give the daemon's address: --rdzv-endpoint=HOST:PORT, or the "
-                              "environment variable C10DD_ADDR")
+        raise InvalidArgument("the address of the daemon is missing: give --rdzv-endpoint=HOST:PORT, or "
+                              "set C10DD_ADDR")
     job = parameters.run_id
     if job in ("", "none"):  # torchrun's default
         if parameters.max_nodes > 1:
@@ -111,7 +111,7 @@ class C10ddRendezvousHandler(RendezvousHandler):
         return self._parameters.run_id
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Joins the next round. The workers of the one before must have ended."""
+        """Joins the next round. The workers of the previous round must have ended."""
         if self._closed:
             raise RendezvousClosedError("this agent has shut down its rendezvous")
         try:

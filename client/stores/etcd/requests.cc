@@ -33,10 +33,11 @@ std::string fields_of(const Range& keys) {
 }
 
 Failure unexpected(std::string_view field, std::string_view expected) {
-  return failure(Code::malformed,
-                 "unexpected reply of etcd: the field {} is not {}; check that an etcd server is "
-                 "there, and no proxy that changes its replies",
-                 field, expected);
+  return failure(
+      Code::malformed,
+      "unexpected reply from etcd: the field {} is not {}; check that the URL leads to an "
+      "etcd server, and not to a proxy that changes its replies",
+      field, expected);
 }
 
 Result<const json::object*> object_at(const json::object& in, std::string_view name) {
@@ -66,7 +67,7 @@ Result<std::int64_t> number_at(const json::object& in, std::string_view name) {
                           ? parse_number<std::int64_t>(std::string_view(found->get_string()))
                           : std::optional<std::int64_t>();
   if (number && *number >= 0) return *number;
-  return unexpected(name, "a text with a number of 0 to 9223372036854775807");
+  return unexpected(name, "a string with an integer from 0 to 9223372036854775807");
 }
 
 Result<bool> bool_at(const json::object& in, std::string_view name) {
@@ -117,7 +118,7 @@ Result<Entries> entries_of(const json::object& range_reply, const Range& keys) {
   for (const json::object* kv : *kvs) {
     Result<Entry> entry = entry_of(*kv);
     if (!entry) return entry.error();
-    if (!lies_in(keys, entry->key)) return unexpected("key", "a key that was asked for");
+    if (!lies_in(keys, entry->key)) return unexpected("key", "one of the requested keys");
     entries.list.push_back(std::move(*entry));
   }
   return entries;
@@ -200,7 +201,7 @@ Result<Transacted> read_transaction(const json::object& reply, const Expected& e
   const std::size_t operations = *succeeded ? expected.operations : expected.otherwise;
   if (responses->size() != operations) {
     return unexpected("responses",
-                      format("a list of {} replies but of {}", operations, responses->size()));
+                      format("a list of {} replies, but of {}", operations, responses->size()));
   }
   const std::vector<Range>& ranges = *succeeded ? expected.ranges : expected.ranges_otherwise;
   Transacted done{*succeeded, *revision, {}};

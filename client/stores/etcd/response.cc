@@ -39,8 +39,8 @@ Failure reply_too_large(std::uint64_t bytes) {
 Result<json::object> object_of(std::string_view text) {
   boost::system::error_code error;
   json::value value = json::parse(text, error);
-  if (error) return no_etcd(text.empty() ? "a reply without a body" : text);
-  if (!value.is_object()) return no_etcd("a reply that is no JSON object");
+  if (error) return no_etcd(text.empty() ? "the reply has no body" : text);
+  if (!value.is_object()) return no_etcd("the reply is not a JSON object");
   return std::move(value.get_object());
 }
 
@@ -101,38 +101,38 @@ Result<std::optional<json::object>> ResponseReader::take_message() {
   if (!message) return message.error();
   json::value* result = message->if_contains("result");
   if (result == nullptr) return ended();
-  if (!result->is_object()) return no_etcd("a message of a watch whose result is no object");
+  if (!result->is_object()) return no_etcd("the result in a watch message is not an object");
   return std::optional(std::move(result->get_object()));
 }
 
 // ---- failures ----------------------------------------------------------------------------------
 
 Failure no_etcd(std::string_view why) {
-  return failure(Code::malformed, "this is no etcd server with a JSON gateway (etcd 3.4): {}",
+  return failure(Code::malformed,
+                 "this is not an etcd server with a JSON gateway (etcd 3.4 or later): {}",
                  foreign_text(why));
 }
 
 Refusal read_refusal(const json::object& body) {
   std::string_view text = text_at(body, "error");
   if (text.empty()) text = text_at(body, "message");
-  if (text.empty()) return {no_etcd("a reply without error or result"), true};
+  if (text.empty()) return {no_etcd("the error reply has no text"), true};
   const json::value* number = body.if_contains("code");
   const std::int64_t code = number != nullptr && number->is_int64() ? number->get_int64() : 0;
   const auto with = [text](Code kind, std::string_view remedy) {
-    return Refusal{failure(kind, "etcd refuses: {}{}", foreign_text(text), remedy)};
+    return Refusal{failure(kind, "etcd refuses the request: {}{}", foreign_text(text), remedy)};
   };
   if (has(text, "too many operations")) {
-    return with(Code::too_large, "; its limit is the option --max-txn-ops of etcd, 128 by default");
+    return with(Code::too_large, "; raise --max-txn-ops of etcd (128 by default)");
   }
   if (has(text, "too large") || has(text, "larger than max")) {
-    return with(Code::too_large,
-                "; its limit is the option --max-request-bytes of etcd, 1.5 MiB by default");
+    return with(Code::too_large, "; raise --max-request-bytes of etcd (1.5 MiB by default)");
   }
   if (has(text, "space exceeded")) {
     return with(Code::quota_exceeded, "; raise --quota-backend-bytes of etcd, or compact it");
   }
   if (code == kGrpcUnauthenticated || code == kGrpcPermissionDenied || has(text, "user name")) {
-    return with(Code::permission_denied, "; a store needs an etcd without authentication");
+    return with(Code::permission_denied, "; use an etcd server without authentication");
   }
   if (code != kGrpcUnavailable) return with(Code::internal, "");
   Refusal refusal = with(Code::unavailable, "");

@@ -283,7 +283,7 @@ class EtcdServer final : public StoreServer {
 
   static Failure always_faster(const std::string& key) {
     return failure(Code::timed_out,
-                   "timed out: whenever this client changes \"{}\", etcd says that another was "
+                   "timed out: each time this client tried to change \"{}\", another client was "
                    "faster; nothing was changed",
                    printable(key, limits::kNameShown));
   }

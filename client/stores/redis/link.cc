@@ -46,7 +46,7 @@ Result<void> Link::log_in(const ServerUrl& url, Clock::time_point end) {
   Failure why = refused(text);
   if (why.code != Code::internal) return why;
   return failure(Code::permission_denied,
-                 "the server refuses: {}; check the user and password in the URL",
+                 "the server refuses the login: {}; check the user and password in the URL",
                  foreign_text(text));
 }
 

@@ -51,7 +51,7 @@ std::string Reply::form() const {
   if (is_nil()) return "nil";
   if (is_error()) return "the error " + quoted_text(foreign_text(text()));
   if (is_integer()) return format("the integer {}", integer());
-  if (is_text()) return format("a text of {} bytes", text().size());
+  if (is_text()) return format("a string of {} bytes", text().size());
   if (is(REDIS_REPLY_ARRAY)) return format("an array of {} elements", size());
   return format("a reply of type {}", reply_->type);
 }
@@ -65,7 +65,7 @@ bool ReplyCutter::has_rest() const { return reader_->has_rest(); }
 Result<std::optional<Reply>> ReplyCutter::next() {
   Result<HiredisReply> reply = reader_->next(limits::kForeignReplyBytes);
   if (!reply && reply.error().code == Code::malformed) {
-    return failure(Code::malformed, "this is no Redis server: {}", reply.error().detail);
+    return failure(Code::malformed, "this is not a Redis server: {}", reply.error().detail);
   }
   if (!reply) return reply.error();
   if (*reply == nullptr) return std::optional<Reply>();
@@ -77,7 +77,7 @@ Result<std::optional<Reply>> ReplyCutter::next() {
 
 Failure refused(std::string_view text) {
   const auto with = [text](Code code, std::string_view what) {
-    return failure(code, "the server refuses: {}{}", foreign_text(text), what);
+    return failure(code, "the server refuses the command: {}{}", foreign_text(text), what);
   };
   for (const std::string_view word : {"NOAUTH", "WRONGPASS", "NOPERM"}) {
     if (has(text, word)) {
@@ -88,7 +88,7 @@ Failure refused(std::string_view text) {
     return with(Code::wrong_type,
                 "; another program uses a key of this job: use another job, or remove that key");
   }
-  if (has(text, "OOM ")) return with(Code::quota_exceeded, "; raise maxmemory of the server");
+  if (has(text, "OOM ")) return with(Code::quota_exceeded, "; raise maxmemory on the server");
   for (const std::string_view word : {"MOVED ", "ASK ", "CROSSSLOT"}) {
     if (text.starts_with(word)) {
       return with(Code::unsupported, "; a Redis Cluster cannot keep a store: use a single server");
@@ -103,8 +103,8 @@ Failure refused(std::string_view text) {
 
 Failure unexpected(std::string_view command, const Reply& reply, std::string_view expected) {
   return failure(Code::malformed,
-                 "unexpected reply to {}: got {}, expected {}; check that a Redis server is there, "
-                 "and no proxy that changes its replies",
+                 "unexpected reply to {}: got {}, expected {}; check that the URL leads to a Redis "
+                 "server, and not to a proxy that changes its replies",
                  command, reply.form(), expected);
 }
 
@@ -117,14 +117,14 @@ Result<void> read_login(const Reply& reply) {
 
 Result<std::string> read_digest(const Reply& reply) {
   if (reply.is_text() && reply.text().size() == kDigestBytes) return std::string(reply.text());
-  return unexpected("SCRIPT LOAD", reply, format("a text of {} bytes", kDigestBytes));
+  return unexpected("SCRIPT LOAD", reply, format("a string of {} bytes", kDigestBytes));
 }
 
 Result<std::uint64_t> read_number(std::string_view command, const Reply& reply) {
   if (reply.is_integer() && reply.integer() >= 0) {
     return static_cast<std::uint64_t>(reply.integer());
   }
-  return unexpected(command, reply, "an integer that is not negative");
+  return unexpected(command, reply, "an integer of at least 0");
 }
 
 Result<void> read_set(const Reply& reply) {
@@ -140,7 +140,7 @@ Result<Found> read_values(const Reply& reply, const Keys& keys) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const Reply value = reply[i];
     if (!value.is_nil() && !value.is_text()) {
-      return unexpected("get", value, format("a text or nil as element {}", i));
+      return unexpected("get", value, format("a string or nil as element {}", i));
     }
     if (value.is_nil()) found.missing.push_back(keys[i]);
     found.values.emplace_back(value.text());
@@ -152,7 +152,7 @@ Result<Found> read_presence(const Reply& reply, const Keys& keys) {
   const std::string_view digits = reply.text();
   if (!reply.is_text() || digits.size() != keys.size() ||
       digits.find_first_not_of("01") != std::string_view::npos) {
-    return unexpected("exist", reply, format("a text of {} digits 0 or 1", keys.size()));
+    return unexpected("exist", reply, format("a string of {} digits, each 0 or 1", keys.size()));
   }
   Found found;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -162,7 +162,7 @@ Result<Found> read_presence(const Reply& reply, const Keys& keys) {
 }
 
 Result<std::int64_t> read_sum(const Reply& reply, const std::string& key, std::int64_t delta) {
-  constexpr std::string_view kExpected = "an array of two texts";
+  constexpr std::string_view kExpected = "an array of two strings";
   if (!reply.is_array(2)) return unexpected("add", reply, kExpected);
   for (const Reply& element : {reply[0], reply[1]}) {
     if (!element.is_text()) return unexpected("add", element, kExpected);
@@ -171,7 +171,7 @@ Result<std::int64_t> read_sum(const Reply& reply, const std::string& key, std::i
   const auto number = parse_number<std::int64_t>(reply[1].text());
   if (outcome == "sum") {
     if (number) return *number;
-    return unexpected("add", reply[1], "a sum that is a number of 64 bits");
+    return unexpected("add", reply[1], "a sum that is a 64-bit integer");
   }
   if (has(outcome, "overflow") && number) return sum_overflows(*number, delta);
   if (has(outcome, "not an integer")) return not_a_counter(key, reply[1].text().size());
@@ -185,17 +185,17 @@ Result<std::string> read_compared(const Reply& reply, const std::string& expecte
     if (reply[1].is_nil()) return expected;  // as c10d does
     if (reply[1].is_text()) return std::string(reply[1].text());
   }
-  return unexpected("compare_set", reply, "an array of 1, or of 0 and a text or nil");
+  return unexpected("compare_set", reply, "an array with 1, or with 0 and a string or nil");
 }
 
 Result<std::optional<std::string>> read_item(const Reply& reply) {
   if (reply.is_nil()) return std::optional<std::string>();
   if (reply.is_text()) return std::optional(std::string(reply.text()));
-  return unexpected("pop", reply, "a text or nil");
+  return unexpected("pop", reply, "a string or nil");
 }
 
 Result<Keys> read_names(const Reply& reply, std::string_view prefix) {
-  constexpr std::string_view kExpected = "an array of texts that begin with the prefix";
+  constexpr std::string_view kExpected = "an array of strings that begin with the prefix";
   if (!reply.is_array(reply.size())) return unexpected("ZRANGEBYLEX", reply, kExpected);
   Keys names;
   names.reserve(reply.size());
@@ -210,7 +210,8 @@ Result<Keys> read_names(const Reply& reply, std::string_view prefix) {
 }
 
 Result<ChannelReply> read_channel(std::string_view command, const Reply& reply) {
-  constexpr std::string_view kExpected = "an array of a kind, a channel and a number or a text";
+  constexpr std::string_view kExpected =
+      "an array with a kind, a channel, and an integer or a string";
   if (!reply.is_array(3) || !reply[0].is_text()) return unexpected(command, reply, kExpected);
   ChannelReply read{std::string(reply[0].text()), std::string(reply[1].text()), reply[2].integer()};
   const bool message = read.kind == "message";

@@ -77,7 +77,8 @@ Result<Version> recognise(const std::string& address, Clock::time_point end) {
     }
   }
   return failure(Code::malformed,
-                 "this is no server of PyTorch's TCPStore: it answers no version of the protocol");
+                 "this is not a TCPStore server of PyTorch: it does not answer in any version of "
+                 "the protocol; correct the URL");
 }
 
 Result<std::unique_ptr<Link>> Link::open(const std::string& address, Version version,

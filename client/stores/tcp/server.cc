@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds kOtherKindPause{20};
 
 Failure unsupported(const std::string& what) {
   return failure(Code::unsupported,
-                 "{}; a store at c10dd://host:port/job or redis://host:port/job can do this", what);
+                 "{}; use a store at c10dd://host:port/job or redis://host:port/job instead", what);
 }
 
 /// Returns a text that no value is equal to.
@@ -45,7 +45,7 @@ class TcpServer final : public StoreServer {
         prefix_(url.path.empty() ? "/" : "/" + url.path + "/"),
         unlikely_(unlikely_text()),
         links_("TCPStore at " + address_,
-               "start the process that has this store, or correct the URL",
+               "start the process that hosts this store, or correct the URL",
                [this](Clock::time_point end) { return open_link(end); }) {}
 
   /// Recognises the server.
@@ -55,7 +55,8 @@ class TcpServer final : public StoreServer {
 
   Result<Found> get(const Keys& keys, Limit limit) override {
     if (keys.size() > 1 && !has(Query::multi_get)) {
-      return unsupported("PyTorch before 2.1 cannot read several keys at one moment");
+      return unsupported(
+          "this server is older than PyTorch 2.1 and cannot read several keys at once");
     }
     return look(keys, limit, [&](Link& link, const std::vector<std::string_view>& names) {
       return values_of(link, keys, names, limit.end);
@@ -70,7 +71,8 @@ class TcpServer final : public StoreServer {
   Result<void> set(const Keys& keys, const Keys& values, Limit limit) override {
     if (keys.empty()) return {};
     if (keys.size() > 1 && !has(Query::multi_set)) {
-      return unsupported("PyTorch before 2.1 cannot set several keys in one change");
+      return unsupported(
+          "this server is older than PyTorch 2.1 and cannot set several keys at once");
     }
     const auto names = raw(keys);
     if (!names) return names.error();
@@ -98,7 +100,9 @@ class TcpServer final : public StoreServer {
 
   Result<std::uint64_t> append(const std::string& key, std::string_view value,
                                Limit limit) override {
-    if (!has(Query::append)) return unsupported("PyTorch before 2.1 cannot append to a value");
+    if (!has(Query::append)) {
+      return unsupported("this server is older than PyTorch 2.1 and cannot append to a value");
+    }
     const auto name = raw(key);
     if (!name) return name.error();
     const Result<Found> found = get({key}, {limit.end, false});
@@ -133,7 +137,7 @@ class TcpServer final : public StoreServer {
   }
 
   Result<std::uint64_t> remove_prefix(const std::string&, Limit) override {
-    return unsupported("TCPStore cannot remove all keys with a prefix in one change");
+    return unsupported("a TCPStore cannot remove all keys with a prefix at once");
   }
 
   Result<Keys> list(const std::string& prefix, Limit limit) override {
@@ -141,7 +145,7 @@ class TcpServer final : public StoreServer {
     const Result<bool> lists = understands(message, lists_, limit);
     if (!lists) return lists.error();
     if (!*lists) {
-      return unsupported("this server cannot list its keys: PyTorch 2.10 and later can");
+      return unsupported("this server cannot list its keys, which needs PyTorch 2.10 or later");
     }
     const auto reply =
         links_.read(limit.end, [&](Link& link) { return link.call(message, limit.end); });
@@ -259,7 +263,7 @@ class TcpServer final : public StoreServer {
     const Result<bool> queues = understands(length, queues_, limit);
     if (!queues) return queues.error();
     if (*queues) return name;
-    return unsupported("this server has no queues: PyTorch 2.8 and later with libuv has them");
+    return unsupported("this server has no queues, which need PyTorch 2.8 or later with libuv");
   }
 
   /// Makes a change, and returns the reply to the last message.
@@ -314,8 +318,8 @@ class TcpServer final : public StoreServer {
   Failure contradiction(std::size_t keys) const {
     return failure(
         Code::malformed,
-        "TCPStore at {}: the server says again and again that some of {} keys are missing, "
-        "and then that each of them exists",
+        "TCPStore at {}: the server contradicts itself: it keeps reporting that some of {} keys "
+        "are missing, and then that each of them exists",
         address_, keys);
   }
 

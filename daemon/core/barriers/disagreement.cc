@@ -60,7 +60,7 @@ Failure disagreement(const BarrierKey& key, const BarrierState& barrier, Rank ra
   const auto arrived = barrier.arrived();
   ranks.reserve(arrived.size());
   for (const auto& [at, session] : arrived) ranks.push_back(at);
-  std::string before = "the ranks before it";
+  std::string before = "the earlier ranks";
   if (!ranks.empty()) {
     const std::string first =
         format("rank {} on {}", ranks.front(), process_of(sessions.find(arrived.front().second)));
@@ -72,8 +72,8 @@ Failure disagreement(const BarrierKey& key, const BarrierState& barrier, Rank ra
       asked(barrier, what),
       what == Difference::world_size
           ? "start all ranks with the same world size, and each launch with its own run ID"
-          : "all ranks must ask for the same, as those of a process group with one "
-            "backend do");
+          : "make the same call on all ranks, with one backend for the whole process "
+            "group");
 }
 
 }  // namespace c10dd::core

@@ -20,7 +20,7 @@ Result<void> check_text(const char* what, const std::string& name, bool may_be_e
                  name.size(), limits::kNameBytes);
 }
 
-Failure damaged_row() { return failure(Code::malformed, "damaged row in the directory of jobs"); }
+Failure damaged_row() { return failure(Code::malformed, "damaged row in the job directory"); }
 
 Bytes number_value(std::uint64_t n) { return RowKey('n').number(n).take(); }
 Bytes name_key(const std::pair<std::string, std::string>& name) {

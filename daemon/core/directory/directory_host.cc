@@ -51,8 +51,8 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
   if (!directory_) return closed();
   if (is_plain_name(run) && !directory_->find(job, run)) {
     return failure(Code::not_found,
-                   "run \"{}\" of job \"{}\" does not exist: it has ended, or was never there, and "
-                   "only the daemon makes runs with such names; choose another name",
+                   "run \"{}\" of job \"{}\" does not exist or has ended, and only the daemon can "
+                   "create a run with such a name; choose another name",
                    printable(run, limits::kNameShown), printable(job, limits::kNameShown));
   }
   return directory_->open(job, run, effects);
@@ -75,7 +75,7 @@ Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::strin
   std::optional<JobNumber> known;
   if (directory_) known = directory_->find(job, run);
   if (known) return *known;
-  if (fleet_) return unavailable("the run is new: its first hello gives it a number");
+  if (fleet_) return unavailable("the run is new: it has no number before its first hello");
   const Result<JobNumber> number = number_of(job, run);
   // Until the hello arrives, the job counts as idle. If the client disconnects first, the job is
   // retired.
@@ -225,7 +225,7 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
   if (in_memory > 0) {
     return removal->then(
         failure(Code::unavailable,
-                "job \"{}\" is in use: {} of its runs live in memory only; end their "
+                "job \"{}\" is in use: {} of its runs are in memory only; end their "
                 "processes first",
                 removal->job, in_memory));
   }

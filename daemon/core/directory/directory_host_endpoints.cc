@@ -13,7 +13,7 @@ using Batch = DirectoryHost::DirectoryBatch;
 
 Failure engine_lost(std::string_view what) {
   return unavailable(
-      format("the engine was lost; the endpoint may or may not {}; ask again", what));
+      format("the engine was lost; the endpoint may or may not {}; try again", what));
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ void DirectoryHost::serve(const NamedRun& run, std::function<void(Result<void>)>
   if (!directory_) return then(closed());
   if (draining_) return then(unavailable("the daemon is shutting down"));
   if (directory_->find(run.job, run.run) != run.number) {
-    return then(failure(Code::not_found, "run \"{}\" of job \"{}\" is gone",
+    return then(failure(Code::not_found, "run \"{}\" of job \"{}\" does not exist any more",
                         printable(run.run, limits::kNameShown),
                         printable(run.job, limits::kNameShown)));
   }
@@ -251,8 +251,8 @@ void DirectoryHost::locate_paced(const std::string& job, const std::string& run,
   const std::optional<TimePoint> when = client.empty() ? now : pace_.next(client, now);
   if (!when) {
     return then(
-        unavailable(format("{} makes new jobs faster than {} a second, and so many wait "
-                           "already; make fewer jobs, or use one job with several runs",
+        unavailable(format("{} creates more than {} new jobs per second, and too many are "
+                           "waiting; create fewer jobs, or use one job with several runs",
                            client, limits::kNewJobsPerSecond)));
   }
   if (*when <= now) return locate_new(job, run, std::move(then));
@@ -328,8 +328,8 @@ void DirectoryHost::remove_shared(const std::string& job, const std::vector<JobN
           [this, job, entries, then = std::move(then)](const Written& written) {
             if (written.outcome == Written::Outcome::held) {
               return then(failure(Code::not_owner,
-                                  "job \"{}\" has runs that other daemons serve; end their "
-                                  "processes first, and remove it there",
+                                  "other daemons serve runs of job \"{}\"; end the processes "
+                                  "of these runs first, then remove the job there",
                                   printable(job, limits::kNameShown)));
             }
             if (!written.durable()) {

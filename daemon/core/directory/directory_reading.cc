@@ -61,8 +61,8 @@ Result<News> DirectoryReading::finish(store::Engine& engine) {
   for (const RowView& row : changes.rows) store::apply(row, rows_);
   if (changes.row_count.value_or(rows_.size()) != rows_.size()) {
     return failure(Code::malformed,
-                   "the directory of jobs has {} rows, but {} were read: rows were erased or "
-                   "evicted; restore the server from a copy",
+                   "the job directory should have {} rows, but {} were read: rows were erased or "
+                   "evicted; restore a backup of the server",
                    *changes.row_count, rows_.size());
   }
   DirectoryNews news{.whole = std::make_unique<Directory>(changes.revision, limits_),

@@ -26,8 +26,8 @@ Result<std::unique_ptr<Directory>> read_whole(store::Engine& engine,
     if (*news) return std::move((*news)->whole);
   }
   return failure(Code::unavailable,
-                 "the directory of jobs changed during each of {} readings, and the daemon that "
-                 "changed it is an older one, which does not tell the changes",
+                 "read the job directory {} times; a daemon of an older version changed it each "
+                 "time without reporting the changes",
                  kReadings);
 }
 
@@ -98,7 +98,7 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
     if (!read.rolled_back.empty()) engine.renewed();
     return read;
   }
-  return failure(Code::unavailable, "the engine did not commit the directory of jobs");
+  return failure(Code::unavailable, "the engine did not commit the job directory");
 }
 
 Written write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change) {

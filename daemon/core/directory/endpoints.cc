@@ -30,7 +30,7 @@ Bytes key_of(const Endpoints::Name& name) {
   return RowKey('e').text(name.first).rest(name.second).take();
 }
 
-Failure damaged_endpoint() { return failure(Code::malformed, "damaged row of an endpoint"); }
+Failure damaged_endpoint() { return failure(Code::malformed, "damaged endpoint row"); }
 
 std::optional<Endpoints::Name> name_of(std::string_view row_key) {
   RowKeyReader key(row_key);
@@ -66,8 +66,8 @@ Result<void> check_names(const std::string& job, const LeaseEndpoint& request) {
   if (Result<void> good = check_name("endpoint", request.name); !good) return good;
   if (!is_plain_name(request.run)) return {};
   return failure(Code::invalid_argument,
-                 "run \"{}\" cannot be named by an endpoint: only the daemon makes runs with such "
-                 "names; choose another name, or name no run",
+                 "an endpoint cannot use run \"{}\": only the daemon creates runs with such names; "
+                 "choose another name, or leave out the run",
                  shown(request.run));
 }
 
@@ -76,14 +76,14 @@ Result<void> check_names(const std::string& job, const LeaseEndpoint& request) {
 Result<void> check_endpoint_ttl(Duration ttl) {
   if (ttl >= limits::kEndpointTtlMin && ttl <= limits::kEndpointTtlMax) return {};
   const auto seconds = [](Duration time) { return std::chrono::duration<double>(time).count(); };
-  return failure(Code::invalid_argument, "ttl of an endpoint is {} s; use {} to {} s", seconds(ttl),
-                 seconds(limits::kEndpointTtlMin), seconds(limits::kEndpointTtlMax));
+  return failure(Code::invalid_argument, "the ttl of an endpoint cannot be {} s; use {} to {} s",
+                 seconds(ttl), seconds(limits::kEndpointTtlMin), seconds(limits::kEndpointTtlMax));
 }
 
 Result<void> check_endpoint_world_size(std::int64_t world_size) {
   if (world_size >= 0 && world_size <= limits::kWorldSize) return {};
   return failure(Code::invalid_argument,
-                 "world size of an endpoint is {}; use 1 to {}, or none if it is not known",
+                 "the world size of an endpoint cannot be {}; use 1 to {}, or leave it out",
                  world_size, limits::kWorldSize);
 }
 

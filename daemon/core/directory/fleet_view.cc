@@ -128,11 +128,10 @@ std::optional<Conflict> conflict_of(const store::DaemonFacts& self, const FleetV
     const store::DaemonFacts& facts = other.row.facts;
     if (process == self.process || fleet.is_silent(other)) continue;
     if (facts.lease != self.lease) {
-      return Conflict{
-          format("--lease is {}, but the daemon at {} has a lease of {}; all daemons of "
-                 "one engine need the same",
-                 human(self.lease), name_of(facts), human(facts.lease)),
-          process};
+      return Conflict{format("--lease is {}, but the daemon at {} has a lease of {}; use the same "
+                             "lease for all daemons of an engine",
+                             human(self.lease), name_of(facts), human(facts.lease)),
+                      process};
     }
     for (const std::string& address : self.addresses) {
       if (std::ranges::find(facts.addresses, address) == facts.addresses.end()) continue;

@@ -29,8 +29,8 @@ std::optional<Failure> VolatileRuns::refusal(const std::string& address) const {
   if (planted(Planted::ended_run_kept)) runs += ended_.size();
   if (runs >= settings_.runs) {
     return failure(Code::quota_exceeded,
-                   "too many runs that live in memory: {} with this one, limit {}; end some, or "
-                   "lease endpoints with a run",
+                   "too many in-memory runs: {} with this one, limit {}; end some, or lease "
+                   "endpoints with a run",
                    runs + 1, settings_.runs);
   }
   const std::size_t most = settings_.runs - settings_.runs / 2;
@@ -39,8 +39,8 @@ std::optional<Failure> VolatileRuns::refusal(const std::string& address) const {
   if (here < most) return std::nullopt;
   return failure(
       Code::quota_exceeded,
-      "too many runs that live in memory were begun from {}: {} with this one, limit {}, "
-      "half of all; end some, or lease endpoints with a run",
+      "too many in-memory runs from {}: {} with this one, limit {} (half of all); end some, "
+      "or lease endpoints with a run",
       address, here + 1, most);
 }
 

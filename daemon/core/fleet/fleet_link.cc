@@ -20,8 +20,7 @@ FleetLink::Heard FleetLink::ask(bool beats, const store::DaemonFacts& self,
   if (beats && fleet_->server() != engine_server) {
     close();
     return {failure(Code::unavailable,
-                    "Redis was started again, or another server is in charge; the engine is opened "
-                    "on it"),
+                    "Redis restarted, or another server is now the master; reopening the engine"),
             is_new};
   }
   Heard heard{beats ? fleet_->beat(self) : fleet_->read()};

@@ -83,7 +83,7 @@ void FleetMember::heard(SteadyTime sent, bool beats, const Result<store::FleetRe
 void FleetMember::state_changed(StateWatch::Verdict verdict) {
   const bool renewed = verdict == StateWatch::Verdict::renewed;
   const std::string why =
-      renewed ? "an operator has accepted that the state was rolled back" : rolled_back();
+      renewed ? "an operator has accepted the rollback of the state" : rolled_back();
   if (std::exchange(told_, why) != why) {
     shell_.report({renewed ? FleetEvent::Kind::renewed : FleetEvent::Kind::rolled_back, why});
   }
@@ -121,10 +121,8 @@ std::string FleetMember::not_ready() const {
     return format("state_rolled_back: {}; {}", rolled_back(), rollback_remedy());
   }
   if (loop_.boot_now() < news_.lease_end) return {};
-  return format(
-      "the lease of the shared engine is over: {}; other daemons, if they reach it, may take the "
-      "jobs over",
-      why());
+  return format("this daemon's lease has expired: {}; other daemons may now take over its jobs",
+                why());
 }
 
 }  // namespace c10dd::core

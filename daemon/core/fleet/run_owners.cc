@@ -64,11 +64,11 @@ RunOwners run_owners(const std::vector<Directory::NamedRun>& runs,
         break;
       case ClaimDecision::Kind::wait:
         out.undecided = failure(
-            Code::unavailable, "job \"{}\" belongs to the daemon at {}, which {}; ask again soon",
+            Code::unavailable, "job \"{}\" belongs to the daemon at {}, which {}; try again soon",
             printable(run.job, limits::kNameShown), decision.owner,
             found->second.row.facts.draining
                 ? "is shutting down"
-                : "was not heard for " + human(found->second.silent) + " of its lease of " +
+                : "has been silent for " + human(found->second.silent) + " of its lease of " +
                       human(found->second.row.facts.lease));
         out.undecided->retry_after = decision.again;
         break;
@@ -99,7 +99,7 @@ Result<store::DaemonFacts> target_of_move(const std::string& address, const Flee
   }
   if (!is_heard(*found, fleet)) {
     return failure(Code::unavailable,
-                   "move: the daemon at {} was not heard for {}, its lease is {}; use one of: {}",
+                   "move: the daemon at {} has been silent for {}, its lease is {}; use one of: {}",
                    shown, human(found->silent), human(found->row.facts.lease), candidates(fleet));
   }
   return found->row.facts;

@@ -61,27 +61,26 @@ bool StateWatch::is_renewed(const store::FleetReading& reading) const {
 std::string StateWatch::find_loss(const store::FleetReading& reading) const {
   if (!mark_.incarnation.empty() && reading.incarnation != mark_.incarnation) {
     return format(
-        "the state has the incarnation {}, but {} was known: it was erased, or replaced by another",
+        "the state has incarnation {} instead of {}: it was erased, or replaced by another state",
         name_of(reading.incarnation), name_of(mark_.incarnation));
   }
   if (reading.heartbeat_count < mark_.heartbeat_count &&
       !planted(Planted::heartbeat_count_ignored)) {
     return format(
-        "the state has a heartbeat count of {}, but {} was known: it is an older copy of itself, "
-        "without its "
-        "newest changes",
+        "the state has heartbeat count {}, but the count was {} before: this is an older copy of "
+        "the state, without the newest changes",
         reading.heartbeat_count, mark_.heartbeat_count);
   }
   if (reading.directory < mark_.directory) {
-    return format("the directory of jobs is at revision {}, but {} was durable", reading.directory,
-                  mark_.directory);
+    return format("the job directory is at revision {}, but revision {} was durable",
+                  reading.directory, mark_.directory);
   }
   return {};
 }
 
 std::string rollback_remedy() {
   return "nothing is served; stop all daemons and restore the newest copy of the data, or start a "
-         "daemon with --accept-rollback to go on with what is left";
+         "daemon with --accept-rollback to continue with what is left";
 }
 
 }  // namespace c10dd::core

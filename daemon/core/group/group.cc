@@ -39,8 +39,9 @@ Result<void> check_requested_rank(const GroupState& group, const SessionId& id, 
   const std::size_t requests =
       group.counts().requests - (own_asks && own->requested_rank >= 0 ? 1 : 0);
   if (asking > 0 && (requests > 0) != (request.rank >= 0)) {
-    return failure(Code::size_mismatch,
-                   prefix + "some members request a rank, others do not; all must, or none");
+    return failure(
+        Code::size_mismatch,
+        prefix + "some members request a rank and others do not; all must request one, or none");
   }
   const std::size_t own_request = own_asks && own->requested_rank == request.rank ? 1 : 0;
   if (request.rank < 0 || group.requests_for(request.rank) <= own_request) return {};
@@ -58,7 +59,7 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
   const std::string prefix = "rendezvous \"" + printable(group.name(), limits::kNameBytes) + "\": ";
   if (request.round > facts.round) {
     return failure(Code::invalid_argument,
-                   "{}the request comes from round {}, but the newest round is {}", prefix,
+                   "{}the request is for round {}, but the newest round is {}", prefix,
                    request.round, facts.round);
   }
   const GroupMember* own = group.find(id);

@@ -84,11 +84,11 @@ std::optional<Liveness::Lost> Liveness::check(const SessionId& id, const Session
   const TimePoint heard = sessions.last_heard(*session);
   TimePoint end = heard + (session->connected ? member.ttl : member.grace);
   std::string why =
-      session->connected ? "silent for " : "its connection closed, and it was away for ";
+      session->connected ? "silent for " : "its connection closed, and it did not return for ";
   why += human(now - heard);
   if (member.back_by && !session->connected) {
     end = *member.back_by;
-    why = "not heard of since the daemon began to serve the job " + human(now - heard) + " ago";
+    why = "not heard from since the daemon loaded the job " + human(now - heard) + " ago";
   }
   const bool forgets = planted(Planted::silence_forgotten) && session->connected;
   if (end <= now && !forgets) return Lost{id, std::move(why)};

@@ -121,8 +121,8 @@ std::optional<Notices::Overdue> Notices::take_overdue(const GroupState& group, T
   }
   std::ranges::sort(named);
   Overdue overdue;
-  overdue.why =
-      format("asked to leave ({}), but still here after {}", notice.reason, human(notice.deadline));
+  overdue.why = format("asked to leave ({}), but still present after {}", notice.reason,
+                       human(notice.deadline));
   for (const auto& [rank, id] : named) overdue.members.push_back(id);
   return overdue;
 }

@@ -100,7 +100,7 @@ std::string when_next(const GroupState& group) {
   const GroupFacts& facts = group.facts();
   if (facts.phase == GroupPhase::formed) {
     return format(
-        "; generation {} has {} members at work, max is {}: a newcomer gets a place when "
+        "; generation {} has {} active members, max is {}: a new member gets a place when "
         "these members join again",
         facts.generation, group.size(), facts.policy.max);
   }
@@ -194,7 +194,7 @@ MissingRank describe_rank(const GroupState& group, Rank rank) {
 
 Failure not_the_newest(const GroupState& group, std::uint64_t generation) {
   return failure(Code::stale_generation,
-                 "generation {} of {} is not the newest, which is {}; join again", generation,
+                 "generation {} of {} is out of date, the newest is {}; join again", generation,
                  name_of(group), group.facts().generation);
 }
 
@@ -211,8 +211,9 @@ Failure why_not_formed(const GroupState& group) {
                            usable(group), policy.min, asking_members(group), when_next(group));
   if (!policy.quorum && usable(group) >= policy.min && usable(group) < policy.max &&
       awaited(group).empty()) {
-    result.detail += format("; the group waits {} (last_call) for more, up to {}: wait longer",
-                            human(policy.last_call), policy.max);
+    result.detail +=
+        format("; the group waits {} (last_call) for more members, up to {}: use a longer timeout",
+               human(policy.last_call), policy.max);
   }
   for (const Rank rank : awaited(group)) {
     result.missing.push_back(group.counts().requests > 0 ? unknown(rank)

@@ -14,7 +14,7 @@ namespace c10dd::core {
 namespace {
 
 Failure misfit(const std::string& group, const std::string& what) {
-  return failure(Code::malformed, "group \"{}\": its rows do not fit together: {}",
+  return failure(Code::malformed, "group \"{}\": its stored rows are inconsistent: {}",
                  printable(group, limits::kNameBytes), what);
 }
 
@@ -57,7 +57,7 @@ Result<void> check_facts(const GroupState& state, Revision newest) {
   }
   // A round starts at most one generation, and a generation fails at most once.
   if (facts.generation > facts.round || facts.failures > facts.generation) {
-    return misfit(state, format("impossible numbers: round {}, generation {}, failures {}",
+    return misfit(state, format("impossible counts: round {}, generation {}, failures {}",
                                 facts.round, facts.generation, facts.failures));
   }
   return {};
@@ -90,7 +90,8 @@ Result<void> check_requested_ranks(const GroupState& state) {
     if (!m.is_here()) continue;
     if (m.requested_rank >= 0 &&
         (policy.min != policy.max || m.requested_rank >= policy.max || policy.quorum || m.spare)) {
-      return misfit(state, format("rank {} is requested", m.requested_rank));
+      return misfit(state, format("a member requests rank {}, which the policy does not allow",
+                                  m.requested_rank));
     }
     if (!state.asks(m)) continue;
     ++asking;
@@ -144,7 +145,8 @@ Result<void> check_notices(const GroupState& state) {
   std::uint64_t last = 0;
   for (const StoredNotice& notice : facts.notices) {
     if (notice.number <= last || notice.number > facts.notices_made) {
-      return misfit(state, format("notice {} of {}", notice.number, facts.notices_made));
+      return misfit(state, format("notice number {} is invalid, {} notices were made",
+                                  notice.number, facts.notices_made));
     }
     last = notice.number;
     if (notice.kind > Notice::Kind::preempt || notice.deadline < Duration::zero() ||

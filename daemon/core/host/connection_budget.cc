@@ -102,14 +102,15 @@ void ConnectionBudget::close(Holders::iterator at, Decisions& decisions) {
   const Holder& holder = at->second;
   const std::string own =
       holder.held() > 0
-          ? format("this one holds {}; send whole frames, read the replies, or try again later",
+          ? format("this one holds {}: send whole frames, read the replies, or try again later",
                    holder.held())
-          : format("this one's frame of {} does not fit; try again later", holder.wanted);
+          : format("the frame of {} bytes on this one does not fit: try again later",
+                   holder.wanted);
   decisions.close.push_back(
       {at->first,
        failure(Code::quota_exceeded,
                "all connections together hold {} bytes of unfinished frames and unread replies, "
-               "limit {} (see --max-bytes), {}",
+               "limit {} (see --max-bytes); {}",
                held_, limit_, own)});
   remove(at);
 }

@@ -76,9 +76,9 @@ std::string GrowthGate::disk_note() const {
   const DiskRoom room = this->room();
   if (room == DiskRoom::enough) return {};
   const bool none = room == DiskRoom::none;
-  return format("{}: {} bytes free, limit {} for {}; remove keys, or free space on that disk",
-                what_, free(), none ? minimum_ : kept(),
-                none ? "any change except removals" : "growth");
+  return format("the {} has {} bytes free, but {} need {}; remove keys, or free space on that disk",
+                what_, free(), none ? "all changes except removals" : "writes that add data",
+                none ? minimum_ : kept());
 }
 
 std::optional<Failure> GrowthGate::refuses(const Request& request, bool stored) const {

@@ -195,7 +195,7 @@ bool JobHost::lease_holds() const {
 /// leave that a client takes for a sign of life from the owner of its job.
 void JobHost::check_lease() {
   if (jobs_.empty() || lease_holds()) return;
-  drop_stored("this daemon could not renew its lease of the shared engine");
+  drop_stored("this daemon could not renew its lease on the shared engine");
 }
 
 void JobHost::fire_deadlines(TimePoint now) {
@@ -303,7 +303,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     }
     if (outcome == store::Outcome::lost) {
       rolled_back = true;
-      lost = format("{} has less in the engine than revision {}, which was durable",
+      lost = format("the engine has lost durable changes of {}, which was at revision {}",
                     described(*slot), slot->gate->stamp().revision);
     }
     if (outcome == store::Outcome::fenced && !planted(Planted::deposed_goes_on)) {

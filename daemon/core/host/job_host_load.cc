@@ -29,7 +29,7 @@ void JobHost::refused_claim(const JobRef& slot, const store::ClaimReply& reply) 
   const auto* holder = std::get_if<store::Holder>(&reply);
   if (holder == nullptr) {
     directory_.found_gone();
-    return give_up_load(slot, unavailable(format("run \"{}\" of job \"{}\" was retired by another "
+    return give_up_load(slot, unavailable(format("run \"{}\" of job \"{}\" was removed by another "
                                                  "daemon",
                                                  slot->run, slot->name)));
   }
@@ -56,10 +56,10 @@ void JobHost::claim_decided(const JobRef& slot, const store::Holder& holder,
   }
   Failure wait = unavailable(
       decision.owner.empty()
-          ? format("job \"{}\" belongs to a daemon that has joined just now", slot->name)
+          ? format("job \"{}\" belongs to a daemon that has just joined", slot->name)
           : format(
-                "job \"{}\" belongs to the daemon at {}, which this daemon does not hear; it takes "
-                "the job over if the other one stays silent for its lease",
+                "job \"{}\" belongs to the daemon at {}, which is silent; this daemon takes over "
+                "the job when the lease of the other one expires",
                 slot->name, decision.owner));
   wait.retry_after = decision.again;
   give_up_load(slot, std::move(wait));
@@ -138,7 +138,8 @@ void JobHost::restore_piece(const JobRef& slot) {
 Result<void> JobHost::check_claim(const JobRef& slot, const store::Claim& claim) const {
   const auto seen = durable_.find(slot->number);
   if (seen == durable_.end() || claim.revision >= seen->second) return {};
-  return failure(Code::state_rolled_back, "{} is at revision {} in the engine, but {} was durable",
+  return failure(Code::state_rolled_back,
+                 "{} is at revision {} in the engine, but revision {} was durable",
                  described(*slot), claim.revision, seen->second);
 }
 

@@ -136,15 +136,15 @@ void JobHost::serve(const JobLocation& location, const std::string& job, const s
                     std::function<void(Result<JobRef>)> then) {
   const bool has_engine = engine_ && location.generation == engine_->generation;
   if (!has_engine && !is_volatile_number(location.number)) {
-    return then(cannot_serve("the engine is being opened again"));
+    return then(cannot_serve("the engine is being reopened"));
   }
   if (!is_volatile_number(location.number) && !lease_holds()) {
-    return then(cannot_serve("this daemon could not renew its lease of the engine"));
+    return then(cannot_serve("this daemon could not renew its lease on the shared engine"));
   }
   const JobRef slot = slot_of(location, job, run);
   if (slot->name != job || slot->run != run) {
     directory_.found_gone();  // the number is of another run by now
-    return then(unavailable("the run has got another number; ask again"));
+    return then(unavailable("the run now has another number; try again"));
   }
   if (slot->serving && !slot->moving) return then(slot);
   if (slot->damaged_until) {
@@ -191,7 +191,7 @@ void JobHost::take_over(const JobRef& slot, const HelloRequest& request) {
       sink->connection() == request.sink->connection() && older->channel == request.channel;
   if (same) return;
   sink->end_session(older->channel, failure(Code::session_superseded,
-                                            "the session was opened again on another connection"));
+                                            "the session was reopened on another connection"));
 }
 
 void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
@@ -330,7 +330,7 @@ void JobHost::drop_stored(const std::string& why) {
 }
 
 void JobHost::engine_lost(const std::string& why) {
-  drop_stored("the engine is being opened again: " + why);
+  drop_stored("the engine is being reopened: " + why);
   batch_in_flight_ = false;
   committing_.clear();
   confirming_.clear();

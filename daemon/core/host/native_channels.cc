@@ -11,9 +11,10 @@ namespace c10dd::core {
 
 Result<void> check_hello(const Hello& hello) {
   if (hello.version_min > kProtocolVersion || hello.version_max < 1) {
-    return failure(Code::version_unsupported,
-                   "protocol versions {} to {} requested, this daemon supports 1 to {}",
-                   hello.version_min, hello.version_max, kProtocolVersion);
+    return failure(
+        Code::version_unsupported,
+        "the client requests protocol versions {} to {}, but this daemon supports 1 to {}",
+        hello.version_min, hello.version_max, kProtocolVersion);
   }
   if (hello.credential.size() > limits::kCredentialBytes) {
     return failure(Code::too_large, "hello: the credential is too long: {} bytes, limit {}",

@@ -43,7 +43,7 @@ Result<void> check_barrier(const Op& op) {
   if (op.world_size == 0 || op.world_size > limits::kWorldSize || op.rank >= op.world_size) {
     return failure(
         Code::invalid_argument,
-        "{}: rank {} of world size {}; use a world size of 1 to {} and a rank below that size",
+        "{}: rank {} does not fit world size {}; use a world size of 1 to {} and a rank below it",
         describe(barrier_key(op)), op.rank, op.world_size, limits::kWorldSize);
   }
   if (op.group.empty() && !op.participants.empty()) {
@@ -75,8 +75,8 @@ OptionalReply BarrierOps::on(Step& step, const Exchange& exchange) {
         barrier->holder(exchange.rank) == nullptr ||
         *barrier->holder(exchange.rank) != step.from.session) {
       return refuse(Code::outcome_unknown,
-                    format("{}: this session has no reply that could continue at byte {}",
-                           describe(key), exchange.offset));
+                    format("{}: this session has no reply to continue at byte {}", describe(key),
+                           exchange.offset));
     }
     return waits_.ready(step, exchange);
   }
@@ -245,8 +245,8 @@ std::optional<Failure> BarrierOps::can_not_complete(const BarrierKey& key,
     if (m == nullptr || m->state != GroupMember::State::here) gone.push_back(rank);
   }
   if (gone.empty()) return std::nullopt;
-  Failure reason =
-      failure(Code::aborted, describe(key) + " is broken: ranks " + fold(gone) + " will not come");
+  Failure reason = failure(Code::aborted,
+                           describe(key) + " is broken: ranks " + fold(gone) + " will not arrive");
   const Everybody everybody{sessions_, barriers_, groups_, now};
   for (std::size_t i = 0; i < std::min(gone.size(), limits::kMissingNamed); ++i) {
     reason.missing.push_back(look_up(gone[i], key, barrier, everybody));
@@ -270,8 +270,8 @@ std::optional<Failure> BarrierOps::check_bound(const Step& step, const BarrierKe
   if (!ascending || (!who.empty() && who.back() >= group.size()) || arrival.world_size != size) {
     return failure(
         Code::invalid_argument,
-        "{}: got {} participants and world size {} in a group of {}; give distinct ranks of the "
-        "group in ascending order, or none for all ranks, and their number as world size",
+        "{}: got {} participants and world size {} in a group of {}; name distinct ranks of the "
+        "group in ascending order, or none for all ranks, and give their number as world size",
         describe(key), who.size(), arrival.world_size, group.size());
   }
   const Rank place = who.empty() ? rank : who[rank];

@@ -12,8 +12,8 @@ namespace {
 
 std::string promise_broken(const MissingRank& stalled) {
   return format(
-      "rank {} on {} ({}) has not reported progress within the time that it promised{}",
-      stalled.rank, printable(stalled.host, limits::kNameBytes), pid_text(stalled.pid),
+      "rank {} on {} ({}) has not reported progress within its promised time{}", stalled.rank,
+      printable(stalled.host, limits::kNameBytes), pid_text(stalled.pid),
       stalled.doing.empty() ? "" : ", in " + printable(stalled.doing, limits::kReasonBytes));
 }
 

@@ -179,7 +179,7 @@ OptionalReply Job::admit(Step& step, const OpInfo& op) {
   if (step.call.sequence >= step.session->acked_below + limits::kSessionWindow) {
     return refuse(Code::window_exceeded,
                   format("too many unacknowledged requests: sequence {}, but only sequences below "
-                         "{} are acknowledged; use at most {} more",
+                         "{} are acknowledged; the next {} sequences may be used",
                          step.call.sequence, step.session->acked_below, limits::kSessionWindow));
   }
   if (op.dedup == Dedup::reply || op.dedup == Dedup::delivery) return replay(step, op);

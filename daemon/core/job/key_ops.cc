@@ -24,7 +24,7 @@ Result<void> check_keys(const WaitCounter& wait) { return check_key(wait.key); }
 template <class Op>
 Result<void> check_keys(const Op& op) {
   if (op.keys.size() > limits::kKeysPerRequest) {
-    return failure(Code::too_large, "{}: {} keys, limit {}", Op::op.name, op.keys.size(),
+    return failure(Code::too_large, "{}: too many keys: {}, limit {}", Op::op.name, op.keys.size(),
                    limits::kKeysPerRequest);
   }
   for (const Bytes& key : op.keys) {
@@ -178,8 +178,8 @@ OptionalReply KeyOps::on(Step& step, const RemovePrefix& request) {
 
 OptionalReply KeyOps::on(Step& step, const Check& check) {
   if (check.keys.size() > limits::kKeysPerRequest) {
-    return refuse(Code::too_large,
-                  format("check: {} keys, limit {}", check.keys.size(), limits::kKeysPerRequest));
+    return refuse(Code::too_large, format("check: too many keys: {}, limit {}", check.keys.size(),
+                                          limits::kKeysPerRequest));
   }
   bool all = true;
   for (const Bytes& key : check.keys) {

@@ -153,15 +153,15 @@ Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
   theirs.sequence = barriers_.newest_sequence(key);
   Failure reason =
       failure(Code::aborted,
-              "{}: rank {} was started again alone; ranks {} of its launch are still connected "
-              "and have reached sequence {}; start all ranks again, or join a group (rendezvous), "
-              "which replaces single ranks",
+              "{}: rank {} restarted alone while ranks {} of the same launch are still connected "
+              "at sequence {}; restart all ranks, or join a group (rendezvous), which can replace "
+              "single ranks",
               describe(key), rank, fold(others), theirs.sequence);
   const Session* session = sessions_.find(holder);
   MissingRank missing;
   missing.rank = rank;
   missing.cause = MissingRank::Cause::dead;
-  missing.doing = "it was started again";
+  missing.doing = "it restarted";
   if (session != nullptr) {
     missing.host = session->host;
     missing.pid = session->pid;

@@ -36,7 +36,7 @@ OptionalReply SessionOps::on(Step& step, const Hello& hello) {
     step.observe(step.revision);
     const char* what = seen.incarnation != start_.incarnation
                            ? "the daemon's state is not the one that this client has seen"
-                           : "the daemon holds less than this client has seen";
+                           : "the daemon's state is older than the one that this client has seen";
     return failure(Code::state_rolled_back,
                    "{}: client at incarnation {}, revision {}, epoch {}; daemon at incarnation {}, "
                    "revision {}, epoch {}; restart the job under a new run",

@@ -41,7 +41,8 @@ class SessionOps {
   OptionalReply on(Step& step, const Cancel& cancel);
   /// Refuses the request: endpoints are in the directory, which answers it before a job is asked.
   OptionalReply on(Step&, const LeaseEndpoint&) {
-    return refuse(Code::unsupported, "lease_endpoint: a job leases no endpoint; ask the daemon");
+    return refuse(Code::unsupported,
+                  "lease_endpoint: a job cannot lease endpoints; ask the daemon");
   }
 
   /// Ends a session: aborts its blocked requests, takes it out of its barriers and groups, gives

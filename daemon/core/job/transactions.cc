@@ -114,7 +114,7 @@ Result<void> Transactions::plan(Plan& plan, const Action& action) const {
     const Result<std::int64_t> sum = add_to(action.key, value, action.delta);
     if (!sum) return sum.error();
     if (plan.sums.size() == limits::kSums) {
-      return failure(Code::too_large, "more than {} adds in one transaction", limits::kSums);
+      return failure(Code::too_large, "too many adds in one transaction, limit {}", limits::kSums);
     }
     plan.sums.push_back(*sum);
     value = std::to_string(*sum);

@@ -58,7 +58,7 @@ Result<std::int64_t> add_leniently(std::string_view key, std::optional<std::stri
     return sum_of(*value, delta);
   }
   return failure(Code::invalid_argument,
-                 "add: the value of key \"{}\" does not begin with a number of 64 bits ({} bytes)",
+                 "add: the value of key \"{}\" does not begin with a 64-bit integer ({} bytes)",
                  printable(key, kKeyShown), text->size());
 }
 

@@ -180,7 +180,7 @@ Result<void> History::restore(const Row& row) {
     Result<Change> change = wire::decode<Change>(row.value);
     if (!key.complete() || !change || change->revision != revision || revision >= start_ ||
         (!kept_.empty() && position <= kept_.back().position)) {
-      return failure(Code::malformed, "a row that keeps a change for watches is damaged");
+      return failure(Code::malformed, "damaged row of a change kept for watches");
     }
     kept_bytes_ += size_of(*change);
     append(kept_, position, std::move(*change));
@@ -194,7 +194,7 @@ Result<void> History::restore(const Row& row) {
   const std::uint64_t prefix = key.number();
   const Bytes subject(key.rest());
   if (row.key[0] != 'w' || !key.complete() || prefix > 1 || !value) {
-    return failure(Code::malformed, "a row that marks a watched key is damaged");
+    return failure(Code::malformed, "damaged row of a watched key");
   }
   watched_[{prefix == 1, subject}] = {value->since, {}};
   if (prefix == 1) ++prefix_sizes_[subject.size()];

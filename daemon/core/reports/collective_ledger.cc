@@ -111,8 +111,8 @@ void CollectiveLedger::forget(const SessionId& session) {
 Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& session,
                                                             const Report& report) {
   if (report.collectives.size() > limits::kSeriesPerReport) {
-    return failure(Code::too_large, "report: {} series, limit {}", report.collectives.size(),
-                   limits::kSeriesPerReport);
+    return failure(Code::too_large, "report: too many series: {}, limit {}",
+                   report.collectives.size(), limits::kSeriesPerReport);
   }
   Reported& reported = sessions_[session];
   std::vector<CollectiveTotals> differences;

@@ -44,8 +44,8 @@ Result<void> Sessions::check_open(const Hello& hello) const {
   if (replaced && planted(Planted::replaced_goes_on)) return {};
   if (replaced) {
     return failure(Code::session_replaced,
-                   "this session has ended: it had no connection, and a process that was started "
-                   "again has taken its rank at a barrier or exchange; end this process, too");
+                   "this session has ended: it had no connection, and a restarted process has "
+                   "taken its rank at a barrier or exchange; end this process, too");
   }
   if (ended != ended_.end()) {
     return failure(Code::session_expired,
@@ -56,7 +56,7 @@ Result<void> Sessions::check_open(const Hello& hello) const {
   const Session* known = find(hello.session);
   if (known != nullptr && (known->fleeting || hello.fleeting)) {
     return failure(Code::session_expired,
-                   "a fleeting session cannot be opened again, and its ID belongs to no other "
+                   "a fleeting session cannot be reopened, and its ID cannot be used for another "
                    "session; choose another ID");
   }
   if (known == nullptr && sessions_.size() >= quotas_.sessions && detached_.empty()) {

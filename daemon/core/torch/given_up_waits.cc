@@ -21,8 +21,8 @@ std::size_t asked(const Request& request) {
 /// Tells what the request has waited for: the keys that have not been set, or a number.
 void describe(const Pending::Waiter& waiter, WaitGivenUp& out) {
   if (const auto* wait = std::get_if<WaitCounter>(&waiter.request)) {
-    out.detail = format("key {} has not become {}", printable(wait->key.view(), limits::kNameBytes),
-                        wait->at_least);
+    out.detail = format("key {} has not reached {}",
+                        printable(wait->key.view(), limits::kNameBytes), wait->at_least);
     return;
   }
   std::vector<Bytes> keys;

@@ -120,18 +120,16 @@ PlainRuns::Note PlainRuns::split(const Peer& peer, const std::string& run,
   if (left.left.contains({peer.address, peer.pid})) {
     Note note{"launch_reopened", run, {}};
     note.detail = format(
-        "{} joins again after its connection in run {} has ended, while {} are connected there: "
-        "its "
-        "process group is opened again{}",
-        describe(peer), before, left.joined,
-        peer.pid == 0 ? ", or a rank was started again alone" : "");
+        "{} joins again after its connection in run {} ended, while {} are still connected there: "
+        "its process group is reopened{}",
+        describe(peer), before, left.joined, peer.pid == 0 ? ", or a rank restarted alone" : "");
     return note;
   }
   Note note{"launch_split", run, {}};
   note.detail = format(
-      "{} joins, but a joined connection of run {} has ended and {} are connected: a rank was "
-      "started again alone or has ended early, or the launch before has not ended; start all ranks "
-      "again, or lease an endpoint with a run for them",
+      "{} joins, but a joined connection of run {} has ended and {} are still connected: a rank "
+      "restarted alone or ended early, or the previous launch still runs; restart all ranks, or "
+      "lease an endpoint with a run for them",
       describe(peer), before, left.joined);
   return note;
 }
@@ -248,9 +246,9 @@ PlainRuns::Outcome PlainRuns::set_key(Connection connection, const KeySet& set, 
   const std::string name = found->second.run;
   out.refused = true;
   out.reason = format(
-      "rank {} is taken: key \"{}\" of run {} was set by {}, which is connected, and is now set by "
-      "{}; end the processes of the other job, or lease an endpoint for each job, under a name of "
-      "its own",
+      "rank {} is taken: key \"{}\" of run {} was set by {}, which is still connected, and now by "
+      "{}; end the processes of the other job, or lease an endpoint with its own name for each "
+      "job",
       *rank, printable(key, kRankKeyBytes), name, describe(holder->second.peer), describe(peer));
   run.refused = out.reason;
   const bool young = now - run.began < kYoung && !planted(Planted::young_run_spared);
@@ -318,7 +316,7 @@ std::string PlainRuns::world_sizes(const Run& run) {
         format("rank {} on {}", *rank_of_key(it->first), describe(holder.peer)));
   }
   if (told.size() < 2) return {};
-  std::string text = "the ranks tell different world sizes: ";
+  std::string text = "the ranks report different world sizes: ";
   for (const auto& [size, ranks] : told) {
     if (size != told.begin()->first) text += "; ";
     text += std::to_string(size) + " by ";

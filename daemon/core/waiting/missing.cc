@@ -26,7 +26,7 @@ bool is_absent(const Arrival& arrival, const Sessions& sessions) {
 std::string how_it_left(const Departed& departed, TimePoint now) {
   return format(
       "{} {}; see the end of its log",
-      departed.expired ? "it had no connection, and its session expired" : "it closed its session",
+      departed.expired ? "its session expired without a connection" : "it closed its session",
       departed.at ? human(now - *departed.at) + " ago" : "before the daemon was restarted");
 }
 
@@ -107,13 +107,13 @@ Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Durati
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody) {
   const Session* session = everybody.sessions.find(absent);
-  std::string detail = format("{} timed out after {}: {} has arrived before", describe(key),
+  std::string detail = format("{} timed out after {}: {} has already arrived", describe(key),
                               human(timeout), process_of(session));
   if (session != nullptr) {
     detail += session->seen ? ", lost its connection " + human(everybody.now - session->last_seen) +
                                   " ago and may come back"
-                            : ", and has not come back since the daemon loaded the job";
-    detail += "; it is taken for gone after " +
+                            : ", and has not reconnected since the daemon loaded the job";
+    detail += "; it counts as gone after " +
               human(everybody.sessions.gone_at(*session) - session->last_seen);
   }
   return failure(Code::timed_out, detail + "; wait longer, or give this launch its own run ID");

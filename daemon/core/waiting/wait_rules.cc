@@ -150,7 +150,8 @@ Reply WaitRules::overdue(const Waiter& waiter, const WaitCounter& wait, WaitCont
   look.observe(tables_.keys.observed(wait.key));
   const KeySpace::StoredValue* entry = tables_.keys.find(wait.key);
   const auto number = entry == nullptr ? std::nullopt : number_at_start(entry->value);
-  return failure(Code::timed_out, "timed out after {}: counter \"{}\" {}, less than {}",
+  return failure(Code::timed_out,
+                 "timed out after {}: counter \"{}\" {}, but at least {} is awaited",
                  human(waiter.timeout), printable(wait.key, kQueueNameShown),
                  number             ? format("is {}", *number)
                  : entry == nullptr ? std::string("does not exist")
@@ -282,7 +283,7 @@ OptionalReply WaitRules::ready(const Join& join, WaitContext& look) const {
   look.observe(group.changed());
   if (const auto place = group.place(look.session, join.round)) return reply(*place);
   if (group.waits(look.session)) return std::nullopt;
-  return refuse(Code::aborted, "join: this member was taken out of group \"" +
+  return refuse(Code::aborted, "join: this member was removed from group \"" +
                                    printable(join.group, limits::kNameBytes) + "\"; join again");
 }
 

@@ -79,7 +79,7 @@ TEST_F(AgentNodesTest, EndsWellWhenTheOtherNodeDoesNotEnd) {
   });
   const Launched done = launch("true");
   EXPECT_EQ(done.code, 0) << done.notes << done.fatal;
-  EXPECT_TRUE(has(done.notes, "the other nodes have not finished within --exit-timeout, 0.01 s: "));
+  EXPECT_TRUE(has(done.notes, "the other nodes did not finish within --exit-timeout 0.01 s: "));
   EXPECT_TRUE(has(done.notes, "node 1 (host-b, agent pid 5)"));
 }
 
@@ -114,7 +114,7 @@ TEST_F(AgentNodesTest, AFailureOfTheOtherNodeEndsTheLaunchWithItsCode) {
                   "the job has failed: node 1 (host-b, agent pid 5) reports: rank 4 on host-b (pid "
                   "7) exited with code 9\n    a\n    b\n"));
   EXPECT_EQ(asked(Join::op.code), 1);
-  EXPECT_EQ(leaves().back().detail, "the job has failed too often");
+  EXPECT_EQ(leaves().back().detail, "the job has failed more often than --max-restarts allows");
 }
 
 TEST_F(AgentNodesTest, AFailureWhileTheOtherNodeLeavesIsNotCounted) {
@@ -131,7 +131,7 @@ TEST_F(AgentNodesTest, AFailureWhileTheOtherNodeLeavesIsNotCounted) {
   });
   const Launched done = launch("[ $C10DD_GENERATION = 2 ] && exit 0; exit 3");
   EXPECT_EQ(done.code, 0) << done.notes << done.fatal;
-  EXPECT_TRUE(has(done.notes, "not counted as a failure: "));
+  EXPECT_TRUE(has(done.notes, "does not count as a failure: "));
   for (const Leave& leave : leaves()) EXPECT_NE(leave.kind, Leave::Kind::fail);
 }
 

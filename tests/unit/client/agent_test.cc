@@ -99,8 +99,9 @@ TEST_F(AgentTest, KillsWhoIgnoresASignalAfterTheGraceAndTwoSignalsAreOneEvent) {
       "kill -INT $PPID; fi; sleep 1000");
   EXPECT_TRUE(left.code == 128 + SIGTERM || left.code == 128 + SIGINT) << left.code << left.notes;
   EXPECT_TRUE(has(left.notes, "; stopping the workers\n"));
-  EXPECT_TRUE(has(left.notes, ", too; the workers have the rest of the grace, 0.4 s"));
-  EXPECT_TRUE(has(left.notes, "c10drun: 2 workers did not stop within 0.4 s and are killed\n"));
+  EXPECT_TRUE(has(left.notes, ", too; the workers still have the rest of --grace 0.4 s"));
+  EXPECT_TRUE(
+      has(left.notes, "c10drun: 2 workers did not stop within --grace 0.4 s and are killed\n"));
 }
 
 TEST_F(AgentTest, PassesOnSignalsThatAreMeantForTheWorkers) {
@@ -116,7 +117,7 @@ TEST_F(AgentTest, PassesOnSignalsThatAreMeantForTheWorkers) {
   EXPECT_EQ(done.code, 0) << done.notes << done.fatal;
   EXPECT_TRUE(has(done.out, "[0] saved\n"));
   EXPECT_TRUE(has(done.out, "[1] saved\n"));
-  EXPECT_TRUE(has(done.notes, "received SIGUSR2; not passed on, because no process"));
+  EXPECT_TRUE(has(done.notes, "received SIGUSR2; not passed on, because no worker process"));
   EXPECT_EQ(done.notes.find("SIGWINCH"), std::string::npos) << "a terminal sends many";
 }
 
@@ -137,7 +138,7 @@ TEST_F(AgentTest, LeavesWhenItIsAskedToAndSaysThatItHasHeard) {
   });
   const Launched left = launch("sleep 1000");
   EXPECT_EQ(left.code, 128 + SIGTERM) << left.notes << left.fatal;
-  EXPECT_TRUE(has(left.notes, "asked to leave: maintenance; stopping the workers\n"));
+  EXPECT_TRUE(has(left.notes, "this node was asked to leave: maintenance; stopping the workers\n"));
   EXPECT_EQ(asked(Acknowledge::op.code), 1);
   ASSERT_EQ(leaves().size(), 1u);
   EXPECT_EQ(leaves()[0].detail, "drained: maintenance");
@@ -161,14 +162,14 @@ TEST_F(AgentTest, SaysThatNoDaemonListensOrThatItRefuses) {
   }
   const Launched none = launch("true");
   EXPECT_EQ(none.code, exit_code::kUnreachable);
-  EXPECT_TRUE(has(none.fatal, "no daemon at 127.0.0.1:"));
+  EXPECT_TRUE(has(none.fatal, "cannot connect to a daemon at 127.0.0.1:"));
 }
 
 TEST_F(AgentTest, SaysThatAnotherLaunchHasThisName) {
   nodes_ = {"c10drun/nodes/host-b (pid 5)"};
   const Launched done = launch("true");
   EXPECT_EQ(done.code, 0) << done.notes << done.fatal;
-  EXPECT_TRUE(has(done.notes, "another launch with this name is running on host-b (pid 5); "));
+  EXPECT_TRUE(has(done.notes, "another launch of this job is running on host-b (pid 5); "));
 }
 
 TEST_F(AgentTest, NamesTheFlagThatDiffersFromAnotherNode) {

@@ -139,7 +139,7 @@ TEST(ClientFleet, LeavesADaemonThatFallsSilentAfterOneSecond) {
   EXPECT_EQ(until_lost(w), seconds(1)) << "after the heartbeat";
   EXPECT_EQ(w.core.address(), "b:1");
   EXPECT_LE(wait_for_dial(w), Backoff::kFirst);
-  EXPECT_NE(w.core.absence(w.now).find("nothing heard from it for 1 s"), std::string::npos);
+  EXPECT_NE(w.core.absence(w.now).find("it has sent nothing for 1 s"), std::string::npos);
 }
 
 TEST(ClientFleet, ARequestDoesNotHideTheSilence) {

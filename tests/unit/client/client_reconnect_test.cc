@@ -200,7 +200,7 @@ TEST(ClientCore, ASilentDaemonIsLeftAfterTheSessionTtl) {
   }
   EXPECT_EQ(w.now, asked + limits::kSessionTtl);
   EXPECT_FALSE(w.core.wants_socket());
-  EXPECT_NE(w.core.absence(w.now).find("nothing heard from it for 2.5 s"), std::string::npos);
+  EXPECT_NE(w.core.absence(w.now).find("it has sent nothing for 2.5 s"), std::string::npos);
 }
 
 TEST(ClientCore, AnyByteIsASignOfLife) {

@@ -116,7 +116,7 @@ TEST_F(ClientStreamTest, GivesUpOnAServerThatDoesNotReadOrHasGone) {
   const auto full = stream_->send(large, in(20ms));
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().code, Code::unavailable);
-  EXPECT_EQ(full.error().detail, "the server does not read");
+  EXPECT_EQ(full.error().detail, "the server does not read the request");
   SetUp();
   reset();
   const auto gone = stream_->send(large, in(kStreamLimit));

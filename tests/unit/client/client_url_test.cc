@@ -55,7 +55,8 @@ TEST(ClientUrl, HasAtMost16Addresses) {
   EXPECT_EQ(most->daemons.size(), 16u);
   const Result<Url> more = parse_url(url_of(17));
   ASSERT_FALSE(more.has_value());
-  EXPECT_NE(more.error().detail.find("17 addresses, limit 16; leave some out"), std::string::npos)
+  EXPECT_NE(more.error().detail.find("it has 17 addresses, limit 16; leave some out"),
+            std::string::npos)
       << more.error().detail;
 }
 
@@ -125,8 +126,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadUrl{"EmptyAddress", "c10dd://a:1,,b:2/j", "an address is empty"},
         BadUrl{"FirstEmpty", "c10dd://,b:2/j", "an address is empty"},
         BadUrl{"LastEmpty", "c10dd://a:1,/j", "an address is empty"},
-        BadUrl{"SameAddress", "c10dd://a:1,b:2,a:1/j", "the address a:1 is in it twice"},
-        BadUrl{"SameByDefaultPort", "c10dd://a,a:29500/j", "the address a:29500 is in it twice"},
+        BadUrl{"SameAddress", "c10dd://a:1,b:2,a:1/j", "it names the address a:1 twice"},
+        BadUrl{"SameByDefaultPort", "c10dd://a,a:29500/j", "it names the address a:29500 twice"},
         BadUrl{"SecondPort", "c10dd://a:1,b:x/j", "port \"x\""},
         BadUrl{"SpaceAfterComma", "c10dd://a:1, b:2/j", "character that is not valid in a host"},
         BadUrl{"User", "c10dd://me@h/j", "character that is not valid in a host"},
@@ -206,7 +207,7 @@ TEST_F(ClientEnvironment, PrefersOurVariablesToTheLaunchers) {
 }
 
 TEST_F(ClientEnvironment, ErrorsNameTheVariable) {
-  expect_error("C10DD_URL is not set");
+  expect_error("neither C10DD_URL nor C10DD_ADDR is set");
   variables_ = {{"C10DD_ADDR", "h:5"}};
   expect_error("C10DD_JOB is not set");
   variables_ = {{"C10DD_URL", "h:5/j"}};

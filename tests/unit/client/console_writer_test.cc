@@ -127,7 +127,7 @@ TEST_F(ConsoleWriterTest, LinesThatDoNotFitAreCountedOnceAndSaidWhenThereIsRoom)
     after = out_.until("e\n");
   });
   EXPECT_EQ(after,
-            "c10drun: 5 lines were not printed here, because nobody read them; --log-dir keeps "
+            "c10drun: 5 lines were dropped here, because nobody read them; use --log-dir to keep "
             "all\nd\ne\n");
   EXPECT_EQ(error_.rest(), "");
 }
@@ -171,7 +171,7 @@ TEST_F(ConsoleWriterTest, FinishGivesUpAndSaysHowManyLinesWereDropped) {
   out_.unfill();
   EXPECT_EQ(out_.rest(), "");
   EXPECT_EQ(error_.rest(),
-            "c10drun: 3 lines were not printed here, because nobody read them; --log-dir keeps "
+            "c10drun: 3 lines were dropped here, because nobody read them; use --log-dir to keep "
             "all\n");
 }
 

@@ -113,25 +113,25 @@ TEST_F(CtlCommands, ARefusalHasItsExitCodeAndItsText) {
     EXPECT_EQ(refused.error, "why?") << status;
   }
   one_.say("GET /v1/daemons", {http_reply("plain", "404 No")});
-  EXPECT_EQ(run("daemons").error, "status 404: plain");
+  EXPECT_EQ(run("daemons").error, "HTTP status 404: plain");
   for (const std::string body : {"no JSON", "[]", ""}) {
     one_.say("GET /v1/daemons", {http_reply(body)});
     const Outcome odd = run("daemons");
     EXPECT_EQ(odd.code, exit_code::kUnreachable) << body;
-    EXPECT_TRUE(test::has(odd.error, "at " + one_.text() + " does not reply as a c10dd daemon"));
+    EXPECT_TRUE(test::has(odd.error, "at " + one_.text() + " is not a c10dd daemon"));
   }
 }
 
 TEST_F(CtlCommands, DaemonsShowsWhoIsSilent) {
   one_.say("GET /v1/daemons", {http_reply(fleet(1'999)), http_reply(fleet(2'000))});
   EXPECT_TRUE(test::has(run("daemons").output, "1999 ms  3     serves"));
-  EXPECT_TRUE(test::has(run("daemons").output, "2000 ms  3     silent: dead, or cut off"));
+  EXPECT_TRUE(test::has(run("daemons").output, "2000 ms  3     silent (dead or unreachable)"));
   one_.say("GET /v1/daemons",
            {http_reply(R"({"problem":"deaf","daemons":[{"addresses":["a:1"]}]})")});
   const Outcome deaf = run("daemons");
   EXPECT_EQ(deaf.code, exit_code::kTryAgain);
   EXPECT_EQ(deaf.error, "deaf");
-  EXPECT_TRUE(test::has(deaf.output, "not known"));
+  EXPECT_TRUE(test::has(deaf.output, "unknown"));
 }
 
 TEST_F(CtlCommands, JobsGathersTheRunsOfAllDaemonsThatLive) {
@@ -148,7 +148,7 @@ TEST_F(CtlCommands, JobsGathersTheRunsOfAllDaemonsThatLive) {
   const Outcome some = run("jobs");
   EXPECT_EQ(some.code, exit_code::kTryAgain);
   EXPECT_TRUE(test::has(some.output, "\nb    r    -      -      -"));
-  EXPECT_EQ(some.error, "status 503: no");
+  EXPECT_EQ(some.error, "HTTP status 503: no");
   const int asked = two_.asked("GET /v1/jobs");
   one_.say("GET /v1/daemons", {http_reply(fleet(5'000))});
   EXPECT_EQ(run("jobs").code, 0);
@@ -173,7 +173,7 @@ TEST_F(CtlCommands, RemovesOnlyWhatNobodyUses) {
   arguments_.idle = 60s;
   const Outcome removed = run("rm");
   EXPECT_EQ(removed.output, "removed idle\n");
-  EXPECT_EQ(removed.error, "status 409: used");
+  EXPECT_EQ(removed.error, "HTTP status 409: used");
   EXPECT_EQ(removed.code, exit_code::kTryAgain);
   EXPECT_EQ(one_.asked("DELETE /v1/jobs/busy") + one_.asked("DELETE /v1/jobs/fresh") +
                 one_.asked("DELETE /v1/jobs/leased") + one_.asked("DELETE /v1/jobs/unknown"),

@@ -58,7 +58,7 @@ TEST_F(CtlRequest, ARequestSaysWhetherItMayHaveBeenReceived) {
     EXPECT_EQ(read.detail.find("the daemon at " + one_.text() + " did not reply: "), 0U);
     EXPECT_EQ(read.detail.find("is not known"), std::string::npos);
     const Failure changed = ask(one_.at(), {.method = "POST", .path = "/x"}, 60s).error();
-    EXPECT_TRUE(test::has(changed.detail, "; whether it has done this is not known"));
+    EXPECT_TRUE(test::has(changed.detail, "; it is not known whether it executed the request"));
   }
 }
 
@@ -66,7 +66,7 @@ TEST_F(CtlRequest, ALateReplyIsNotWaitedForAndNotTakenForAnother) {
   one_.say("GET /x", {{"", Then::close, http_reply("late").bytes}, http_reply("second")});
   const Failure silent = ask(one_.at(), {.path = "/x"}, 20ms).error();
   EXPECT_EQ(silent.code, Code::timed_out);
-  EXPECT_TRUE(test::has(silent.detail, "nothing came for 0.02 s"));
+  EXPECT_TRUE(test::has(silent.detail, "nothing arrived within 0.02 s"));
   EXPECT_TRUE(comes_true([&] { return one_.server().held() == 1; }));
   one_.server().release();
   const Result<Reply> second = ask(one_.at(), {.path = "/x"}, 60s);

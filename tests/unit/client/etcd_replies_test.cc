@@ -151,8 +151,8 @@ TEST(EtcdReplies, TheFailureNamesTheField) {
   EXPECT_EQ(code, Code::malformed);
   EXPECT_TRUE(
       test::has(text, "etcd at " + server.address() +
-                          ": unexpected reply of etcd: the field count is not a text with a "
-                          "number of 0 to 9223372036854775807; check that"));
+                          ": unexpected reply from etcd: the field count is not a string with "
+                          "an integer from 0 to 9223372036854775807; check that"));
 }
 
 TEST(EtcdReplies, AMessageOfAWatchThatIsNoneIsRefused) {
@@ -219,7 +219,7 @@ TEST(EtcdReplies, AnErrorIsShownWithoutEscapes) {
          FakeReply::Then::close});
     const auto error = error_of([&] { request.call(*store); });
     test::expect_refused(error, {Code::internal}, request.path);
-    EXPECT_TRUE(test::has(error.second, "etcd refuses: ?[31mred?"));
+    EXPECT_TRUE(test::has(error.second, "etcd refuses the request: ?[31mred?"));
   }
 }
 
@@ -230,7 +230,7 @@ TEST(EtcdReplies, WhatLosesAllRacesEndsWithItsTime) {
   server.reply_with("/v3/kv/txn", ok(with_header(lost)));
   const auto [code, text] = error_of([&] { store->add("k", 1); });
   EXPECT_EQ(code, Code::timed_out);
-  EXPECT_TRUE(test::has(text, "another was faster; nothing was changed"));
+  EXPECT_TRUE(test::has(text, "another client was faster; nothing was changed"));
 }
 
 TEST(EtcdReplies, AReplyTooMuchIsNotTakenForTheNextOne) {

@@ -55,7 +55,7 @@ TEST(EtcdStoreServer, AServerThatIsNoEtcdIsSaidToBeNone) {
   daemon.start();
   const auto [code, text] = error_of([&] { open_store("etcd://" + daemon.address() + "/job"); });
   EXPECT_EQ(code, Code::malformed);
-  EXPECT_TRUE(has(text, "this is no etcd server"));
+  EXPECT_TRUE(has(text, "this is not an etcd server"));
 }
 
 TEST_F(EtcdStore, TheLimitsOfEtcdAreNamedWithItsOption) {

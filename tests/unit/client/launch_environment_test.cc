@@ -166,11 +166,11 @@ TEST(LaunchEnvironmentHint, SaysWhyALauncherGivesNoRank) {
     return read_launch_environment(environment_of(variables))->summary();
   };
   EXPECT_EQ(hint({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}),
-            "no launcher gives a rank; SLURM_PROCID=0 and SLURM_NTASKS=4, but srun has not started "
-            "this process (SLURM_STEP_ID): start it with srun");
+            "no launcher gives a rank; SLURM_PROCID=0 and SLURM_NTASKS=4 are set, but srun did not "
+            "start this process (see SLURM_STEP_ID): start it with srun");
   EXPECT_EQ(hint({{"JOB_COMPLETION_INDEX", "2"}}),
-            "no launcher gives a rank; JOB_COMPLETION_INDEX=2, but no WORLD_SIZE: set it, or "
-            "C10DD_WORLD_SIZE, to the number of ranks");
+            "no launcher gives a rank; JOB_COMPLETION_INDEX=2 is set, but WORLD_SIZE is not: set "
+            "WORLD_SIZE or C10DD_WORLD_SIZE to the number of ranks");
   EXPECT_EQ(hint(kTorchrun).find("; "), std::string::npos);
 }
 

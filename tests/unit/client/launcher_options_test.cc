@@ -189,9 +189,9 @@ TEST(LauncherOptions, HelpNamesEveryOptionOnceWithItsDefault) {
   const std::string help = parse_options(2, arguments, [](const char*) { return nullptr; }).reply;
   for (const char* line :
        {"Usage: c10drun [OPTIONS] [--] PROGRAM [ARGUMENTS]\n",
-        "  --nproc, --nproc-per-node N workers on this node, 1 to 1024\n", "default 1\n",
+        "  --nproc, --nproc-per-node N number of workers on this node, 1 to 1024\n", "default 1\n",
         "  -m, --module                PROGRAM is a module", "default 15s\n",
-        "  --no-prefix                 print the lines of the workers without [RANK]\n"}) {
+        "  --no-prefix                 print the output of the workers without [RANK]\n"}) {
     EXPECT_NE(help.find(line), std::string::npos) << help;
   }
   for (const char* raw : {"TEXT", "Excludes", "{false}"}) {
@@ -278,11 +278,11 @@ INSTANTIATE_TEST_SUITE_P(
                    {"--daemon: invalid URL", "an address is empty"}},
         BadOptions{"SameAddress",
                    {"--daemon", "a:1,a:1", "--job", "j", "true"},
-                   {"--daemon: invalid URL", "the address a:1 is in it twice"}},
+                   {"--daemon: invalid URL", "it names the address a:1 twice"}},
         BadOptions{"NodeRankOfARange",
                    {"--nnodes", "1:2", "--node-rank", "0", "--job", "j", "true"},
                    {"fixed number of nodes", "1:2"}},
-        BadOptions{"NoJob", {"--nnodes", "2", "true"}, {"no name for the job", "--job NAME"}},
+        BadOptions{"NoJob", {"--nnodes", "2", "true"}, {"the job has no name", "--job NAME"}},
         BadOptions{"JobWithASlash", {"--job", "a/b", "true"}, {"job's name", "slash"}},
         BadOptions{"TwoJobs",
                    {"--job", "a", "--daemon", "c10dd://h:1/b", "true"},

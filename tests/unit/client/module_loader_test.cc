@@ -63,8 +63,8 @@ TEST_F(ModuleLoaderTest, SaysWhereItHasSearchedAndSearchesAgain) {
   const auto missing = load("late_", "a");
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, Code::invalid_argument);
-  EXPECT_TRUE(test::has(missing.error().detail, "thing \"a\" not found: no late_a.so in " + first_ +
-                                                    ", " + second_ + ", "));
+  EXPECT_TRUE(test::has(missing.error().detail, "thing \"a\" not found: no file late_a.so in " +
+                                                    first_ + ", " + second_ + ", "));
   EXPECT_TRUE(test::has(missing.error().detail,
                         "or the folders of ldconfig; set C10DD_FAKE_MODULE_PATH to its folder; "
                         "install it"));

@@ -27,7 +27,7 @@ TEST(RankClaim, ARankWithoutASizeIsRefused) {
   const auto claim = rank_in_barrier(kThirdOfFour, "barrier \"b\"", 1, 0);
   ASSERT_FALSE(claim.has_value());
   EXPECT_EQ(claim.error().detail,
-            "barrier \"b\": rank 1 without a world size; give both or neither");
+            "barrier \"b\": rank 1 was given without a world size; give both or neither");
 }
 
 TEST(RankClaim, WithoutALauncherTheWayIsNamed) {
@@ -59,10 +59,10 @@ TEST(RankClaim, RanksGoFromZeroToTheWorldSize) {
     return checked ? std::string() : checked.error().detail;
   };
   EXPECT_EQ(refusal(8, 8), "rank is 8, but world_size is 8: ranks go from 0 to 7");
-  EXPECT_EQ(refusal(-2, 8), "rank is -2: give -1 if it is not known, or 0 and more");
-  EXPECT_EQ(refusal(0, 0), "world_size is 0: give -1 if it is not known, or 1 and more");
+  EXPECT_EQ(refusal(-2, 8), "rank is -2: give -1 if it is unknown, or at least 0");
+  EXPECT_EQ(refusal(0, 0), "world_size is 0: give -1 if it is unknown, or at least 1");
   EXPECT_EQ(refusal(0, 131'073), "world_size is 131073, limit 131072");
-  EXPECT_EQ(refusal(0, -5), "world_size is -5: give -1 if it is not known, or 1 and more");
+  EXPECT_EQ(refusal(0, -5), "world_size is -5: give -1 if it is unknown, or at least 1");
 }
 
 }  // namespace

@@ -157,10 +157,11 @@ TEST(RedisReplies, TheFailureSaysTheCommandWhatCameAndWhatWasExpected) {
                                   ": unexpected reply to get: got an array of 0 elements, expected "
                                   "an array of 1 elements"));
   server.reply_with("remove", {"$1\r\nx\r\n"});
-  EXPECT_TRUE(test::has(error_of([&] { store->remove("k"); }).second,
-                        "got a text of 1 bytes, expected an integer that is not negative; check "
-                        "that a Redis server is there, and no proxy that changes its replies; the "
-                        "change may or may not have been made"));
+  EXPECT_TRUE(
+      test::has(error_of([&] { store->remove("k"); }).second,
+                "got a string of 1 bytes, expected an integer of at least 0; check that the URL "
+                "leads to a Redis server, and not to a proxy that changes its replies; the "
+                "change may or may not have been made"));
 }
 
 TEST(RedisReplies, ALoginAndTheScriptAreChecked) {

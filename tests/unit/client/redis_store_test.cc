@@ -76,7 +76,7 @@ TEST_F(RedisStore, AWrongPasswordIsRefusedAtOnce) {
     const auto [code, text] =
         error_of([&] { open_store("redis://" + login + address() + "/job"); });
     EXPECT_EQ(code, Code::permission_denied) << text;
-    EXPECT_TRUE(has(text, "Redis at " + address() + ": the server refuses: "));
+    EXPECT_TRUE(has(text, "Redis at " + address() + ": the server refuses the command: "));
     EXPECT_TRUE(has(text, "check the user and password in the URL"));
     EXPECT_EQ(text.find("hunter2"), std::string::npos) << text;
   }
@@ -101,7 +101,7 @@ TEST(RedisStoreServer, AServerThatIsNoRedisIsSaidToBeNone) {
       std::map<std::string, std::string>{{"SCRIPT", "HTTP/1.1 400 Bad Request\r\n"}});
   const auto [code, text] = error_of([&] { open_store(other.url() + "/job"); });
   EXPECT_EQ(code, Code::malformed);
-  EXPECT_TRUE(has(text, "this is no Redis server"));
+  EXPECT_TRUE(has(text, "this is not a Redis server"));
 }
 
 TEST_F(RedisStore, AFullServerIsAskedAgain) {

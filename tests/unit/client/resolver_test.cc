@@ -202,7 +202,7 @@ TEST(ResolverTest, WithoutDescriptorsItSaysSoOrTellsWhatItKnows) {
   const std::ptrdiff_t before = test::open_descriptors();
   {
     const test::FewDescriptors none(0);
-    EXPECT_EQ(found("new.fake"), "look-up: too many open files");
+    EXPECT_EQ(found("new.fake"), "cannot look up host name new.fake: too many open files");
     EXPECT_EQ(found("known.fake"), "127.0.0.5 ");
   }
   EXPECT_LE(test::open_descriptors(), before);

@@ -106,7 +106,7 @@ TEST(SpawnTest, TellsCodesSignalsAndWhatIsNotKnown) {
   const Child stolen = shell("exit 0");
   EXPECT_EQ(waitpid(stolen.pid, nullptr, 0), stolen.pid);
   const Exit unknown = reap(stolen);
-  EXPECT_EQ(unknown.text(), "has ended, and its exit code is not known");
+  EXPECT_EQ(unknown.text(), "has ended with an unknown exit code");
   EXPECT_EQ(unknown.shell_code(), kUnknownCode);
   EXPECT_FALSE(unknown.well());
   EXPECT_EQ(signal_name(SIGRTMIN + 8), "signal " + std::to_string(SIGRTMIN + 8));
@@ -115,11 +115,11 @@ TEST(SpawnTest, TellsCodesSignalsAndWhatIsNotKnown) {
 TEST(SpawnTest, AProgramThatCannotBeExecutedSaysWhy) {
   const Child missing = spawn("/nowhere/x", {"x"}, {});
   EXPECT_EQ(rest_of(missing.error),
-            "c10drun: /nowhere/x: cannot be executed: No such file or directory (is the "
-            "interpreter in its first line missing?)\n");
+            "c10drun: cannot execute /nowhere/x: No such file or directory (is the "
+            "interpreter that its first line names missing?)\n");
   EXPECT_EQ(end_of(missing).code, 127);
   const Child denied = spawn("/etc/passwd", {"x"}, {});
-  EXPECT_EQ(rest_of(denied.error), "c10drun: /etc/passwd: cannot be executed: Permission denied\n");
+  EXPECT_EQ(rest_of(denied.error), "c10drun: cannot execute /etc/passwd: Permission denied\n");
   EXPECT_EQ(end_of(denied).code, 126);
 }
 

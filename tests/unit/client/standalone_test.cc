@@ -111,7 +111,7 @@ TEST_F(StandaloneTest, ALineThatComesInPiecesIsReadWhole) {
 TEST_F(StandaloneTest, TellsThatTheDaemonHasEndedLater) {
   const auto daemon = start("echo listening on 127.0.0.1:4321; sleep 0.01; echo worse; exit 4");
   EXPECT_TRUE(run_until([&] { return !daemon->running(); }));
-  EXPECT_EQ(daemon->end(), "it exited with code 4; last lines:\n  worse\n");
+  EXPECT_EQ(daemon->end(), "exited with code 4; last lines:\n  worse\n");
 }
 
 TEST_F(StandaloneTest, AFailedStartKeepsNothing) {

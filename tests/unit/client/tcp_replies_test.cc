@@ -114,7 +114,7 @@ TEST(TcpReplies, TheFailureSaysTheMessageWhatCameAndWhatWasExpected) {
                         "unexpected reply to queue_length: got the number -7, expected 0 to"));
   server.reply_with("get", {number(100'000'000)});
   EXPECT_TRUE(test::has(error_of([&] { store->get("k", 0s); }).second,
-                        "a text of 100000000, limit 67108864 in all"));
+                        "a text of 100000000 bytes, limit 67108864 in total"));
 }
 
 TEST(TcpReplies, AServerThatContradictsItselfKeepsNoCallBeyondItsTime) {

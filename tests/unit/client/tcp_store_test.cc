@@ -60,7 +60,7 @@ TEST_F(TcpStore, KeysHaveTheNamesOfPyTorch) {
 TEST_F(TcpStore, WhatItCannotDoNamesAStoreThatCan) {
   const auto [code, text] = error_of([&] { open_store(url())->remove_prefix("a"); });
   EXPECT_EQ(code, Code::unsupported);
-  EXPECT_TRUE(has(text, "a store at c10dd://host:port/job or redis://host:port/job can do this"));
+  EXPECT_TRUE(has(text, "use a store at c10dd://host:port/job or redis://host:port/job instead"));
 }
 
 TEST_F(TcpStore, AChangeWithoutAReplyHasAnUnknownOutcome) {

@@ -189,7 +189,8 @@ TEST_F(WorkerTest, ALogThatCannotBeWrittenIsToldOnceAndTheTrainingGoesOn) {
   }
   EXPECT_EQ(out.rest(), "b\n");
   EXPECT_EQ(error.rest(),
-            "c10drun: log file: no space left on device; nothing more is written to it\n");
+            "c10drun: cannot write to a log file: no space left on device; the rest of this output "
+            "is not logged\n");
 }
 
 TEST_F(WorkerTest, EndsAlthoughAProcessOutsideItsGroupKeepsItsPipesOpen) {

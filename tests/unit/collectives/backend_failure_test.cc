@@ -235,7 +235,7 @@ TEST_P(BackendFailure, RanksThatDisagreeAboutTheSizesOfListsFail) {
     EXPECT_THROW(work->wait(), Error);
     if (!gloo()) {
       EXPECT_EQ(work->error(),
-                "all_to_all 0: rank 0 has 10 elements for rank 1, which has a tensor of 11 for "
+                "all_to_all 0: rank 0 sends 10 elements to rank 1, which has a tensor of 11 for "
                 "them");
     }
   });

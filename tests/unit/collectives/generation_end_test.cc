@@ -33,7 +33,7 @@ TEST(Verdict, APeerThatNobodyHasGivenUpIsLostWithoutConfirmation) {
   const WorkPtr work = groups[0]->barrier({.async = true});
   groups[1].reset();
   EXPECT_THROW(work->wait(), Aborted);
-  EXPECT_NE(work->error().find("rank 1 closed its process group, not confirmed yet"),
+  EXPECT_NE(work->error().find("rank 1 closed its process group, not yet confirmed by the daemon"),
             std::string::npos)
       << work->error();
 }

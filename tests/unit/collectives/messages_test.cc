@@ -316,10 +316,11 @@ TEST_P(Messages, BadArgumentsAreRefused) {
   ProcessGroup& group = *groups[0];
   const Tensor tensor = tensor_of(values);
   EXPECT_EQ(error_of([&] { group.send(tensor, 2); }),
-            "send: peer 2 is not a rank of process group \"world\", size 2");
+            "send: peer 2 is not a rank of process group \"world\", which has 2 ranks");
   EXPECT_EQ(error_of([&] { group.send(tensor, kAnyRank); }),
-            "send: peer 4294967295 is not a rank of process group \"world\", size 2");
-  EXPECT_EQ(error_of([&] { group.recv(tensor, 0); }), "recv: peer 0 is this rank itself");
+            "send: peer 4294967295 is not a rank of process group \"world\", which has 2 ranks");
+  EXPECT_EQ(error_of([&] { group.recv(tensor, 0); }),
+            "recv: peer 0 is this rank itself; use another rank");
   EXPECT_TRUE(contains(error_of([&] { group.send(tensor, 1, kAnyTag); }), "is reserved"));
   EXPECT_TRUE(contains(error_of([&] { group.send({.count = 3}, 1); }), "send: data is null"));
 }

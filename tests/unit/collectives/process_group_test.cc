@@ -105,7 +105,7 @@ TEST(ProcessGroup, BrokenModuleIsAnErrorAndNotSkipped) {
 
 TEST(ProcessGroup, WorldAndTimeOutsAreChecked) {
   EXPECT_TRUE(contains(error_of_opening({.backend = "loopback"}, {.rank = 2, .size = 2}),
-                       "rank 2 is not below size 2"));
+                       "rank 2 must be below the world size 2"));
   EXPECT_TRUE(contains(error_of_opening({.backend = "loopback", .timeout = 0s}),
                        "timeout must be positive, got 0 ns"));
   EXPECT_TRUE(contains(error_of_opening({.backend = "loopback", .open_timeout = -1s}),
@@ -127,15 +127,15 @@ TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
     return error_of([&] { group.all_reduce(of, op); });
   };
   EXPECT_EQ(reduced(good, ReduceOp::band),
-            "all_reduce: band does not combine elements of type float32");
+            "all_reduce: reduction band does not support elements of type float32");
   EXPECT_EQ(reduced(tensor_of(whole), premul_sum(2)),
-            "all_reduce: premul_sum does not combine elements of type int16");
+            "all_reduce: reduction premul_sum does not support elements of type int16");
   tensor.dtype = DType::boolean;
   EXPECT_EQ(reduced(tensor, ReduceOp::avg),
-            "all_reduce: avg does not combine elements of type bool");
+            "all_reduce: reduction avg does not support elements of type bool");
   tensor.dtype = static_cast<DType>(10);
   EXPECT_EQ(reduced(tensor, ReduceOp::sum),
-            "all_reduce: the element type has number 10, but the last type has number 9");
+            "all_reduce: unknown element type 10; valid types are 0 to 9");
   tensor = good;
   tensor.data = nullptr;
   EXPECT_EQ(reduced(tensor, ReduceOp::sum), "all_reduce: data is null, but count is 4");
@@ -145,20 +145,21 @@ TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
             "all_reduce: backend \"loopback\" does not support sum of float32 elements in cuda:0 "
             "memory");
   EXPECT_TRUE(contains(reduced(good, static_cast<ReduceOp::Kind>(9)),
-                       "the reduction has number 9, but the last reduction has number 8"));
+                       "unknown reduction 9; valid reductions are 0 to 8"));
   EXPECT_TRUE(contains(error_of([&] { group.broadcast(good, 1); }), "root 1 is not a rank"));
   EXPECT_TRUE(contains(error_of([&] { group.all_gather_single(good, tensor_of(whole)); }),
-                       "the output has 4 float32 elements, but needs 1 times the 4 int16"));
+                       "the output has 4 float32 elements, but must have 1 times the 4 int16"));
   EXPECT_TRUE(contains(error_of([&] { group.reduce(good, 7); }), "reduce: root 7 is not a rank"));
   EXPECT_TRUE(contains(error_of([&] { group.all_to_all_single(good, good); }),
                        "all_to_all_single: input and output overlap"));
-  EXPECT_TRUE(contains(error_of([&] { group.reduce_scatter_single(good, good.slice(0, 3)); }),
-                       "reduce_scatter_single: the input has 3 float32 elements, but needs 1 times "
-                       "the 4 float32 elements of the output"));
+  EXPECT_TRUE(
+      contains(error_of([&] { group.reduce_scatter_single(good, good.slice(0, 3)); }),
+               "reduce_scatter_single: the input has 3 float32 elements, but must have 1 times "
+               "the 4 float32 elements of the output"));
   EXPECT_TRUE(
       contains(error_of([&] { group.barrier({.timeout = 0s}); }), "must be positive, got 0 ns"));
   EXPECT_TRUE(contains(error_of([&] { group.issue({.collective = static_cast<Collective>(11)}); }),
-                       "the operation has number 11, but the last operation has number 10"));
+                       "unknown operation 11; valid operations are 0 to 10"));
   group.issue({.collective = Collective::all_reduce, .output = good, .root = 9})->wait();
   group.all_reduce(good)->wait();  // a refused call has hurt nothing
 }
@@ -167,10 +168,10 @@ TEST(ProcessGroup, RefusesMoreElementsThanMemoryCanHave) {
   const auto group = open_groups(1, {.backend = "loopback"}).front();
   float value = 0;
   EXPECT_EQ(error_of([&] { group->all_reduce(tensor_of(&value, std::size_t{1} << 61)); }),
-            "all_reduce: count is 2305843009213693952, but memory has at most "
+            "all_reduce: count is 2305843009213693952, but a tensor can have at most "
             "2305843009213693951 elements of type float32");
   EXPECT_EQ(error_of([&] { group->allocate(DType::float64, std::size_t{1} << 61); }),
-            "allocate: count is 2305843009213693952, but memory has at most "
+            "allocate: count is 2305843009213693952, but a tensor can have at most "
             "1152921504606846975 elements of type float64");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end the process
   EXPECT_THROW(group->allocate(DType::uint8, std::size_t{1} << 62), Unavailable);
@@ -183,17 +184,20 @@ TEST(ProcessGroup, OnlyTheRootHasATensorForAll) {
   std::vector<float> two(2);
   std::vector<float> three(3);
   ProcessGroup& other = *groups[1];
-  EXPECT_EQ(error_of([&] { other.gather_single(tensor_of(two), tensor_of(two), 0); }),
-            "gather_single: the output has 2 elements, but must be empty: only the root has one");
-  EXPECT_EQ(error_of([&] { other.scatter_single(tensor_of(two), tensor_of(two), 0); }),
-            "scatter_single: the input has 2 elements, but must be empty: only the root has one");
+  EXPECT_EQ(
+      error_of([&] { other.gather_single(tensor_of(two), tensor_of(two), 0); }),
+      "gather_single: the output has 2 elements, but must be empty on ranks other than the root");
+  EXPECT_EQ(
+      error_of([&] { other.scatter_single(tensor_of(two), tensor_of(two), 0); }),
+      "scatter_single: the input has 2 elements, but must be empty on ranks other than the root");
   EXPECT_EQ(error_of([&] { other.gather_single(tensor_of(three), tensor_of(two), 1); }),
-            "gather_single: the output has 3 float32 elements, but needs 2 times the 2 float32 "
+            "gather_single: the output has 3 float32 elements, but must have 2 times the 2 float32 "
             "elements of the input");
   std::vector<float> more(3);
-  EXPECT_EQ(error_of([&] { other.all_to_all_single(tensor_of(three), tensor_of(more)); }),
-            "all_to_all_single: 3 elements cannot be divided by the 2 ranks of process group "
-            "\"world\"");
+  EXPECT_EQ(
+      error_of([&] { other.all_to_all_single(tensor_of(three), tensor_of(more)); }),
+      "all_to_all_single: 3 elements cannot be divided equally among the 2 ranks of process group "
+      "\"world\"");
 }
 
 TEST(ProcessGroup, SaysWhatIsWrongWithListsOfTensors) {
@@ -203,36 +207,37 @@ TEST(ProcessGroup, SaysWhatIsWrongWithListsOfTensors) {
   const Tensor all = tensor_of(values);
   ProcessGroup& group = *groups[0];
   EXPECT_EQ(error_of([&] { group.all_gather({all}, all); }),
-            "all_gather: outputs has 1 tensors, but needs 2: one for each rank");
+            "all_gather: outputs has 1 tensors, but must have 2, one for each rank");
   EXPECT_EQ(error_of([&] {
               group.all_gather({all, tensor_of(doubles)}, all);
             }),
             "all_gather: outputs[1] has float64 elements, but another tensor has float32; all "
-            "tensors must have one type and one device");
+            "tensors must have the same type and device");
   EXPECT_EQ(error_of([&] {
               group.all_gather({all.slice(0, 3), all}, all);
             }),
-            "all_gather: this rank sends itself 10 elements, but receives 3 from itself");
+            "all_gather: this rank sends 10 elements to itself, but its output for them has 3");
   EXPECT_EQ(error_of([&] {
               group.gather({all, all}, all, 1);
             }),
-            "gather: outputs has 2 tensors, but needs 0 on this rank");
+            "gather: outputs has 2 tensors, but must have 0 on this rank");
   EXPECT_EQ(error_of([&] { group.scatter(all, {}, 0); }),
-            "scatter: inputs has 0 tensors, but needs 2: one for each rank");
+            "scatter: inputs has 0 tensors, but must have 2, one for each rank");
   EXPECT_EQ(error_of([&] {
               group.reduce_scatter(all.slice(0, 3), {all, all});
             }),
-            "reduce_scatter: this rank sends itself 10 elements, but receives 3 from itself");
-  EXPECT_EQ(error_of([&] {
-              group.all_to_all_single(all, all, {5, 5}, {5, 6});
-            }),
-            "all_to_all_single: the sum of the splits of the input is 11, but it has 10 elements");
+            "reduce_scatter: this rank sends 10 elements to itself, but its output for them has 3");
+  EXPECT_EQ(
+      error_of([&] {
+        group.all_to_all_single(all, all, {5, 5}, {5, 6});
+      }),
+      "all_to_all_single: the splits of the input add up to 11, but the tensor has 10 elements");
   EXPECT_EQ(error_of([&] {
               group.all_to_all_single(all, all, {5, 5}, {10});
             }),
-            "all_to_all_single: there are 1 splits of the input, but needs 2: one for each rank");
+            "all_to_all_single: the input has 1 splits, but must have 2, one for each rank");
   EXPECT_EQ(error_of([&] { group.issue({.collective = Collective::barrier, .lists = true}); }),
-            "barrier has no form with lists");
+            "barrier does not take lists of tensors");
 }
 
 TEST(ProcessGroup, BootstrapTimeOutArrivesUnchanged) {
@@ -465,8 +470,8 @@ TEST(ProcessGroup, TensorsOfOneOperationHaveOneStream) {
   Tensor input = output;
   input.stream = &values;
   EXPECT_EQ(error_of([&] { groups[0]->all_gather_single(output, input); }),
-            "all_gather_single: the tensors have different streams; give all tensors of an "
-            "operation one stream, and order it behind the others");
+            "all_gather_single: the tensors have different streams; use one stream for all "
+            "tensors of an operation, and let it wait for the other streams");
   const std::string lists = error_of([&] { groups[0]->all_gather({output}, input); });
   EXPECT_TRUE(contains(lists, "different streams")) << lists;
 }

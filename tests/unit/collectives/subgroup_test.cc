@@ -148,10 +148,10 @@ TEST(Subworld, ChecksTheListOfRanks) {
   EXPECT_EQ(error_of({1, 2, 1}),
             "new_group of process group \"world\": rank 1 is in the list twice");
   EXPECT_EQ(error_of({1, 4}),
-            "new_group of process group \"world\": rank 4 is not below the size 4");
+            "new_group of process group \"world\": rank 4 must be below the world size 4");
   EXPECT_EQ(error_of({0, 2}),
-            "new_group of process group \"world\": this rank, 1, is not in the list; only the "
-            "members of the new group call it");
+            "new_group of process group \"world\": this rank (1) is not in the list; only the "
+            "members of the new group may call new_group");
   EXPECT_NE(error_of({}), "no error");
   const World child = collectives::subworld(parent, {3, 1}, {.kind = "pp"});
   EXPECT_EQ(child.rank, 1u);

@@ -48,7 +48,8 @@ std::vector<Rank> missing_ranks(const Failure& failure) {
 }
 
 const std::vector<ProcessAddress> kProcesses = {{"host-a", 5}, {"host-b", 7}, {"host-c", 9}};
-const std::string kNoCall = "in no call of this group, or in one for less than half its time-out";
+const std::string kNoCall =
+    "in no collective of this group, or in one that started less than half a time-out ago";
 
 TEST(WhoWaits, SaysACallInFewWords) {
   EXPECT_EQ(text_of(published(op(Collective::all_reduce, 3))), "all_reduce 3 of 1000 float32 sum");
@@ -160,7 +161,8 @@ TEST(WhoWaits, SaysHowManyThereAreBesidesThoseNamed) {
   explain(seen, kAllReduce, calls, {});
   EXPECT_NE(seen.detail.find("ranks [0,2,4] and 497 more are in broadcast"), std::string::npos)
       << seen.detail;
-  EXPECT_NE(seen.detail.find("; others in 4 more calls"), std::string::npos) << seen.detail;
+  EXPECT_NE(seen.detail.find("; other ranks are in 4 more calls"), std::string::npos)
+      << seen.detail;
 }
 
 }  // namespace

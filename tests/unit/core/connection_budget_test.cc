@@ -97,7 +97,7 @@ TEST(ConnectionBudget, WhoHoldsMostIsClosedAndTheNewestThatWaitsGetsTheRoom) {
   EXPECT_EQ(why.code, Code::quota_exceeded);
   EXPECT_EQ(why.detail,
             "all connections together hold 90 bytes of unfinished frames and unread replies, limit "
-            "100 (see --max-bytes), this one holds 60; send whole frames, read the replies, or try "
+            "100 (see --max-bytes); this one holds 60: send whole frames, read the replies, or try "
             "again later");
 }
 
@@ -119,9 +119,10 @@ TEST(ConnectionBudget, WhoHasJustBegunIsNotClosedForOthers) {
   ASSERT_TRUE(budget.begin_frame(3, 50)) << "smaller than what waits";
   const Decisions decisions = budget.look();
   EXPECT_EQ(closed(decisions), (Listed{1, 2}));
-  EXPECT_EQ(decisions.close.back().reason.detail,
-            "all connections together hold 50 bytes of unfinished frames and unread replies, limit "
-            "100 (see --max-bytes), this one's frame of 60 does not fit; try again later");
+  EXPECT_EQ(
+      decisions.close.back().reason.detail,
+      "all connections together hold 50 bytes of unfinished frames and unread replies, limit "
+      "100 (see --max-bytes); the frame of 60 bytes on this one does not fit: try again later");
   EXPECT_EQ(budget.held(), 50u);
   EXPECT_FALSE(budget.scarce());
 }

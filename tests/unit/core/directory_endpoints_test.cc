@@ -164,7 +164,7 @@ TEST_F(DirectoryEndpoints, AreThoseOfTheRowsWhenTheEngineIsBack) {
   const Leased lost = lease("b");
   world_.fail_next_directory = true;
   EXPECT_EQ(refusal(lost),
-            "the engine was lost; the endpoint may or may not have been leased; ask again");
+            "the engine was lost; the endpoint may or may not have been leased; try again");
   world_.directory->lost();
   EXPECT_EQ(refusal(lease("a", "r")), "the engine is closed");
   EXPECT_EQ(release("a")->error().code, Code::unavailable);

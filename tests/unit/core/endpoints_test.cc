@@ -241,8 +241,8 @@ TEST_F(EndpointsTest, RefuseWhatCannotBeLeased) {
   EXPECT_TRUE(refusal("j", request("a", "\xFF")).starts_with("invalid_argument: invalid run name"));
   EXPECT_EQ(
       refusal("j", request("a", "plain-7")),
-      "invalid_argument: run \"plain-7\" cannot be named by an endpoint: only the daemon makes "
-      "runs with such names; choose another name, or name no run");
+      "invalid_argument: an endpoint cannot use run \"plain-7\": only the daemon creates runs with "
+      "such names; choose another name, or leave out the run");
   EXPECT_NE(refusal("j", request("a", "rdzv-x")), "");
   for (const Duration ttl :
        {Duration(-1), Duration(1), Duration(milliseconds(999)),
@@ -250,12 +250,12 @@ TEST_F(EndpointsTest, RefuseWhatCannotBeLeased) {
     EXPECT_NE(refusal("j", {"a", "", ttl, 0}), "") << ttl.count();
   }
   EXPECT_EQ(refusal("j", {"a", "", milliseconds(500), 0}),
-            "invalid_argument: ttl of an endpoint is 0.5 s; use 1 to 2592000 s");
+            "invalid_argument: the ttl of an endpoint cannot be 0.5 s; use 1 to 2592000 s");
   EXPECT_EQ(refusal("j", {"a", "", limits::kEndpointTtlMin, limits::kWorldSize}), "");
   EXPECT_EQ(refusal("j", {"a", "", limits::kEndpointTtlMax, 0}), "");
   EXPECT_EQ(refusal("j", {"a", "", kTtl, limits::kWorldSize + 1}),
-            "invalid_argument: world size of an endpoint is 131073; use 1 to 131072, or none if it "
-            "is not known");
+            "invalid_argument: the world size of an endpoint cannot be 131073; use 1 to 131072, or "
+            "leave it out");
   EXPECT_EQ(endpoints_.check("j", {"a", "", Duration(0), 0}).value().ttl, limits::kEndpointTtl);
 }
 

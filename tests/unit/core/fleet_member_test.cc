@@ -127,7 +127,7 @@ TEST_F(FleetMemberTest, ALeaseCountsFromWhenTheHeartbeatWasSent) {
   EXPECT_EQ(told, std::vector<SteadyTime>{sent + milliseconds(1800)});
   EXPECT_EQ(member.not_ready(), "");
   world.clock = sent + milliseconds(1800);
-  EXPECT_NE(member.not_ready().find("the lease of the shared engine is over"), std::string::npos);
+  EXPECT_NE(member.not_ready().find("this daemon's lease has expired"), std::string::npos);
 }
 
 TEST_F(FleetMemberTest, AFailureRenewsNothingAndMakesNobodySilent) {
@@ -212,7 +212,7 @@ TEST_F(FleetMemberTest, StopsAndTellsAllDaemonsIfTheServerHasAnotherState) {
   EXPECT_TRUE(told.empty());
   ASSERT_EQ(flags.size(), 1U);
   EXPECT_NE(flags[0].find("(noticed by host1)"), std::string::npos) << flags[0];
-  EXPECT_EQ(member.not_ready().find("state_rolled_back: the state has the incarnation"), 0U);
+  EXPECT_EQ(member.not_ready().find("state_rolled_back: the state has incarnation"), 0U);
   reply(1, "one");
   EXPECT_FALSE(member.may_open()) << "what was lost once stays lost";
 }

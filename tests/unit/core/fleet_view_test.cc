@@ -107,10 +107,9 @@ TEST_F(FleetViewTest, RefusesAnotherLeaseOrAnAddressThatIsTaken) {
   store::DaemonFacts self{3, {"host3:1"}, "1", seconds(2), false};
   EXPECT_FALSE(conflict_of(self, view_));
   self.lease = seconds(3);
-  EXPECT_EQ(
-      conflict_of(self, view_)->reason,
-      "--lease is 3 s, but the daemon at host1:1 has a lease of 2 s; all daemons of one engine "
-      "need the same");
+  EXPECT_EQ(conflict_of(self, view_)->reason,
+            "--lease is 3 s, but the daemon at host1:1 has a lease of 2 s; use the same lease for "
+            "all daemons of an engine");
   self.lease = seconds(2);
   self.addresses = {"host3:1", "host2:1"};
   EXPECT_EQ(conflict_of(self, view_)->with, kOther);

@@ -75,7 +75,7 @@ TEST_F(GivenUpWaitsTest, AreReportedWhenTheConnectionEnds) {
   ASSERT_EQ(found_.size(), 1U);
   EXPECT_EQ(found_[0].cause, "disconnected");
   EXPECT_EQ(found_[0].ranks, "[]");
-  EXPECT_EQ(found_[0].detail, "key /barrier has not become 8");
+  EXPECT_EQ(found_[0].detail, "key /barrier has not reached 8");
 }
 
 TEST_F(GivenUpWaitsTest, OfTheSameKeyAreFolded) {

@@ -212,12 +212,12 @@ TEST(GroupRowsTest, ClaimedRanks) {
   expect_refused(forming().member(request(1)), "only some members request a rank");
   expect_refused(forming().member(request(1)).member(request(1), 1),
                  "two members request the same rank");
-  expect_refused(forming().member(request(3)), "rank 3 is requested");
+  expect_refused(forming().member(request(3)), "a member requests rank 3, which");
   expect_refused(forming().member([](GroupMember& m) { m.requested_rank = m.spare = true; }),
-                 "rank 1 is requested");
+                 "a member requests rank 1, which");
   Story wide = forming();
   expect_refused(wide.member(request(1)).facts([](GroupFacts& g) { g.policy.max = 4; }),
-                 "rank 1 is requested");
+                 "a member requests rank 1, which");
 }
 
 TEST(GroupRowsTest, ItsList) {
@@ -258,8 +258,8 @@ TEST(GroupRowsTest, ItsNotices) {
       g.notices_made = ++g.notices.back().number;
     }
   };
-  refused([](StoredNotice& n) { n.number = 0; }, "notice 0 of 1");
-  refused([](StoredNotice& n) { n.number = 2; }, "notice 2 of 1");
+  refused([](StoredNotice& n) { n.number = 0; }, "notice number 0 is invalid, 1 notices were made");
+  refused([](StoredNotice& n) { n.number = 2; }, "notice number 2 is invalid");
   refused([](StoredNotice& n) { n.kind = static_cast<Notice::Kind>(2); },
           "notice 1 has an invalid kind");
   refused([](StoredNotice& n) { n.deadline = Duration(-1); }, "notice 1 has an invalid kind");
@@ -285,7 +285,7 @@ TEST(GroupRowsTest, ItsNotices) {
     g.notices.push_back(g.notices.back());
     g.notices_made = 2;
   }),
-                 "notice 1 of 2");
+                 "notice number 1 is invalid");
 }
 
 TEST(GroupRowsTest, BytesThatAreNoRow) {

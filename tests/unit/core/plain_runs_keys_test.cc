@@ -25,8 +25,8 @@ TEST_F(PlainRunsTest, AKeyOfARankIsSetByOneProcess) {
   EXPECT_EQ(
       out.reason,
       "rank 3 is taken: key \"/default_pg/0//cpu//0/3\" of run plain-1 was set by 10.0.0.1 "
-      "(pid 11), which is connected, and is now set by 10.0.0.2 (pid 12); end the processes of "
-      "the other job, or lease an endpoint for each job, under a name of its own");
+      "(pid 11), which is still connected, and now by 10.0.0.2 (pid 12); end the processes of "
+      "the other job, or lease an endpoint with its own name for each job");
   EXPECT_EQ(out.notes.front().what, "rank_taken");
   EXPECT_EQ(runs_.reports().front().refused, out.reason);
   EXPECT_EQ(runs_.run_of(2), "");
@@ -124,7 +124,7 @@ TEST_F(PlainRunsTest, NamesTheRanksThatTellDifferentWorldSizes) {
   EXPECT_EQ(notes[0].what, "world_sizes_differ");
   EXPECT_EQ(notes[0].run, "plain-1");
   const std::string five =
-      "the ranks tell different world sizes: 6 by rank 5 on 10.0.0.1 (pid 15); 8 by rank 0 on "
+      "the ranks report different world sizes: 6 by rank 5 on 10.0.0.1 (pid 15); 8 by rank 0 on "
       "10.0.0.1 (pid 10), rank 1 on 10.0.0.1 (pid 11), rank 2 on 10.0.0.1 (pid 12), rank 3 on "
       "10.0.0.1 (pid 13) and 1 more; start all ranks with the same world size";
   EXPECT_EQ(notes[0].detail, five);

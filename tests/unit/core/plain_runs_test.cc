@@ -112,7 +112,7 @@ TEST_F(PlainRunsTest, AJoinAfterAnEndBeginsARun) {
   EXPECT_EQ(join(3, peer(3)), "plain-2");
   EXPECT_TRUE(noted("run_began"));
   ASSERT_TRUE(noted("launch_split"));
-  EXPECT_NE(last_.notes.front().detail.find("run plain-1 has ended and 1 are connected"),
+  EXPECT_NE(last_.notes.front().detail.find("run plain-1 has ended and 1 are still connected"),
             std::string::npos);
   EXPECT_EQ(join(4, peer(4)), "plain-2");  // which is current now
   EXPECT_EQ(other(5, peer(5)), "plain-2");

@@ -65,10 +65,9 @@ TEST_F(RunOwnersTest, WaitsForASilentOwnerAndThenTakesOver) {
   ASSERT_TRUE(silent.undecided);
   EXPECT_EQ(silent.undecided->code, Code::unavailable);
   EXPECT_GT(silent.undecided->retry_after, Duration(0));
-  EXPECT_EQ(
-      silent.undecided->detail,
-      "job \"a\" belongs to the daemon at host3:1, which was not heard for 0.8 s of its lease "
-      "of 2 s; ask again soon");
+  EXPECT_EQ(silent.undecided->detail,
+            "job \"a\" belongs to the daemon at host3:1, which has been silent for 0.8 s of its "
+            "lease of 2 s; try again soon");
   pass(3);
   EXPECT_EQ(of({store::Owner{1, 3}}).claimable.size(), 1U);
 }
@@ -99,7 +98,7 @@ TEST_F(RunOwnersTest, AJobIsMovedOnlyToADaemonThatCanServeIt) {
             "host2:1, host3:1");
   pass(2);
   EXPECT_EQ(refusal("host3:1"),
-            "unavailable: move: the daemon at host3:1 was not heard for 0.8 s, its lease is 2 s; "
+            "unavailable: move: the daemon at host3:1 has been silent for 0.8 s, its lease is 2 s; "
             "use one of: host1:1, host2:1");
 }
 

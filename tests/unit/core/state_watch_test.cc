@@ -51,14 +51,16 @@ TEST(StateWatch, ALowerNumberIsALossThatAllAreTold) {
   StateWatch heartbeat_count = known();
   EXPECT_EQ(heartbeat_count.read(reading(10)), Verdict::good);
   EXPECT_EQ(heartbeat_count.read(reading(9)), Verdict::rolled_back);
-  EXPECT_NE(heartbeat_count.rolled_back().find("has a heartbeat count of 9, but 10 was known"),
-            std::string::npos);
+  EXPECT_NE(
+      heartbeat_count.rolled_back().find("has heartbeat count 9, but the count was 10 before"),
+      std::string::npos);
   EXPECT_TRUE(heartbeat_count.must_tell());
   EXPECT_EQ(heartbeat_count.read(reading(12)), Verdict::rolled_back) << "what was lost stays lost";
 
   StateWatch directory = known();
   EXPECT_EQ(directory.read(reading(11, kOne, 4)), Verdict::rolled_back);
-  EXPECT_NE(directory.rolled_back().find("revision 4, but 5 was durable"), std::string::npos);
+  EXPECT_NE(directory.rolled_back().find("revision 4, but revision 5 was durable"),
+            std::string::npos);
 }
 
 TEST(StateWatch, AnotherIncarnationIsALoss) {

@@ -92,9 +92,8 @@ TEST_F(VolatileRunsTest, NobodyMakesOneByNamingIt) {
     const auto sink = enter(run, 1);
     EXPECT_EQ(sink->take(), Lines{"1:hello not_found"});
     EXPECT_EQ(sink->detail, "run \"" + run +
-                                "\" of job \"torch\" does not exist: it has ended, or was never "
-                                "there, and only the daemon makes runs with such names; choose "
-                                "another name");
+                                "\" of job \"torch\" does not exist or has ended, and only the "
+                                "daemon can create a run with such a name; choose another name");
     EXPECT_EQ(world_.directory->expect("torch", run).error().code, Code::not_found);
   }
   world_.directory->lost();
@@ -183,9 +182,8 @@ TEST_F(VolatileRunsTest, AJobWithOneIsInUse) {
   std::optional<Result<void>> outcome;
   world_.directory->remove("torch", [&](Result<void> done) { outcome = done; });
   ASSERT_TRUE(outcome);
-  EXPECT_EQ(
-      outcome->error().detail,
-      "job \"torch\" is in use: 1 of its runs live in memory only; end their processes first");
+  EXPECT_EQ(outcome->error().detail,
+            "job \"torch\" is in use: 1 of its runs are in memory only; end their processes first");
 }
 
 constexpr const char* kHere = "10.0.0.1";
@@ -202,7 +200,7 @@ TEST(VolatileRuns, AreBounded) {
   EXPECT_EQ(runs.open("a", "plain-1", kHere).value(), VolatileRuns::kFirst + 5);
   EXPECT_EQ(runs.open("b", "plain-1", kThere).value(), VolatileRuns::kFirst + 6);
   EXPECT_EQ(runs.open("a", "plain-2", "10.0.0.3").error().detail,
-            "too many runs that live in memory: 3 with this one, limit 2; end some, or lease "
+            "too many in-memory runs: 3 with this one, limit 2; end some, or lease "
             "endpoints with a run");
   EXPECT_EQ(runs.end("a", "plain-1", TimePoint()), VolatileRuns::kFirst + 5);
   EXPECT_EQ(runs.end("a", "plain-1", TimePoint()), std::nullopt);
@@ -234,9 +232,10 @@ TEST(VolatileRuns, OfOneAddressTakeHalfOfThePlaces) {
   VolatileRuns runs({.runs = 4});
   EXPECT_TRUE(runs.open("a", "plain-1", kHere));
   EXPECT_TRUE(runs.open("b", "plain-1", kHere));
-  EXPECT_EQ(runs.open("c", "plain-1", kHere).error().detail,
-            "too many runs that live in memory were begun from 10.0.0.1: 3 with this one, limit 2, "
-            "half of all; end some, or lease endpoints with a run");
+  EXPECT_EQ(
+      runs.open("c", "plain-1", kHere).error().detail,
+      "too many in-memory runs from 10.0.0.1: 3 with this one, limit 2 (half of all); end some, "
+      "or lease endpoints with a run");
   EXPECT_TRUE(runs.open("b", "plain-1", kHere)) << "it is open";
   EXPECT_TRUE(runs.open("c", "plain-1", kThere));
   runs.end("a", "plain-1", TimePoint());

@@ -85,8 +85,8 @@ TEST(Admission, ClientsOfTcpStoreLeaveRoomForOthers) {
     const Result<Ticket> link = admission.enter_link();
     ASSERT_TRUE(link) << link.error().detail;
     EXPECT_EQ(admission.enter_link().error().detail,
-              "too many connections of TCPStore: 36 with this one, limit 35, since 5 of 40 are "
-              "kept for native clients and HTTP; raise --max-connections or the limit of open "
+              "too many TCPStore connections: 36 with this one, limit 35, because 5 of 40 are "
+              "reserved for native and HTTP clients; raise --max-connections or the limit of open "
               "files");
     EXPECT_EQ(admission.may_enter_tcpstore().error().code, Code::quota_exceeded);
   }

@@ -99,7 +99,7 @@ TEST_F(EngineHostTest, LosesTheEngineIfAChangeOfTheDirectoryIsNotCommitted) {
   peer.send(NativePeer::hello_of(1));
   EXPECT_EQ(peer.next().code(), Code::unavailable);
   ASSERT_TRUE(lost());
-  EXPECT_NE(daemon_.host.not_ready().find("directory of jobs"), std::string::npos)
+  EXPECT_NE(daemon_.host.not_ready().find("job directory"), std::string::npos)
       << daemon_.host.not_ready();
   ASSERT_TRUE(opened_again());
   NativePeer again(daemon_);

@@ -108,7 +108,7 @@ TEST_F(FleetBeatsTest, FailuresEndTheLeaseAndAHeartbeatRenewsIt) {
   join_and_start();
   redis_.say("beat", {last("")});
   EXPECT_TRUE(daemon_.turn_until([&] { return !fleet_->not_ready().empty(); }));
-  EXPECT_TRUE(has(fleet_->not_ready(), "the lease of the shared engine is over"));
+  EXPECT_TRUE(has(fleet_->not_ready(), "this daemon's lease has expired"));
   EXPECT_TRUE(has(fleet_->link_failure(), "closed the connection")) << fleet_->link_failure();
   redis_.say("beat", {{fleet_text(reading_).substr(0, 9), FakeReply::Then::close}});
   EXPECT_TRUE(more_beats(2));
@@ -123,7 +123,7 @@ TEST_F(FleetBeatsTest, AnEngineOnAnotherServerIsLeftBehind) {
   join_and_start();
   server_ = "another";
   EXPECT_TRUE(daemon_.turn_until([&] { return !lost_.empty(); }));
-  EXPECT_TRUE(has(lost_[0], "another server is in charge")) << lost_[0];
+  EXPECT_TRUE(has(lost_[0], "the master has changed")) << lost_[0];
   const std::size_t before = beats().size();
   EXPECT_TRUE(daemon_.turn_until([&] { return lost_.size() >= 3; }));
   EXPECT_EQ(beats().size(), before) << "no heartbeat says that the other server's jobs are served";
@@ -244,7 +244,7 @@ TEST_F(FleetLooksTest, SettingsThatBecomeWeakAreShownUntilTheyAreStrongAgain) {
   EXPECT_EQ(fleet_->not_ready(), "");
   ASSERT_TRUE(daemon_.turn_until([&] { return durabilities_.size() == 1; }));
   EXPECT_TRUE(has(fleet_->not_ready(),
-                  "its setting appendfsync is everysec, but must be always: "
+                  "the setting appendfsync is everysec, but must be always: "
                   "jobs are served, but acknowledged changes may be lost"))
       << fleet_->not_ready();
   ASSERT_TRUE(daemon_.turn_until([&] { return durabilities_.size() == 2; }));
@@ -274,7 +274,7 @@ TEST_F(FleetLooksTest, AnotherServerIsNoticedUnlessTheEngineIsClosed) {
   EXPECT_TRUE(lost_.empty());
   server_ = "the former master";
   EXPECT_TRUE(daemon_.turn_until([&] { return !lost_.empty(); }));
-  EXPECT_TRUE(has(lost_[0], "the master is not the one that the engine was opened on"));
+  EXPECT_TRUE(has(lost_[0], "the engine was opened on another server"));
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST_F(FleetJoinTest, ADaemonOfItsAddressThatLivesIsNamed) {
 
 TEST_F(FleetJoinTest, AWeakServerIsRefusedUnlessTheOptionsAcceptIt) {
   redis_.say("CONFIG", server_settings("everysec"));
-  EXPECT_TRUE(has(join(), "its setting appendfsync is everysec, but must be always: it may lose"));
+  EXPECT_TRUE(has(join(), "the setting appendfsync is everysec, but must be always: acknowledged"));
   EXPECT_EQ(code_, Code::invalid_argument);
   EXPECT_EQ(redis_.server().asked("beat"), 0);
   redis_.say("CONFIG", server_settings("everysec"));
@@ -135,14 +135,14 @@ TEST_F(FleetJoinTest, ALinkThatEndsAtAnyStepIsAFailureAndTheNextStartJoins) {
 
 TEST_F(FleetJoinTest, AStateThatWasRolledBackIsRefusedUntilTheLossIsAccepted) {
   write_mark(10);
-  EXPECT_TRUE(has(join(), "a heartbeat count of 5, but 10 was known"));
+  EXPECT_TRUE(has(join(), "heartbeat count 5, but the count was 10 before"));
   EXPECT_EQ(code_, Code::state_rolled_back);
   EXPECT_TRUE(beats().empty());
   EXPECT_EQ(mark().heartbeat_count, 10u) << "the next start must see it, too";
   options_.accept_rollback = true;
   make();
   EXPECT_EQ(join(), "");
-  EXPECT_TRUE(has(fleet_->accepted_loss(), "a heartbeat count of 5, but 10 was known"));
+  EXPECT_TRUE(has(fleet_->accepted_loss(), "heartbeat count 5, but the count was 10 before"));
   EXPECT_EQ(mark().heartbeat_count, 10u) << "not before the new incarnation is durable";
   redis_.say("accept", {{"+lie\r\n"}});
   EXPECT_NE(failure_of(fleet_->accept_loss("new")), "");

@@ -47,8 +47,8 @@ TEST(GrowthGate, RefusesGrowthBelowTheReserve) {
   EXPECT_EQ(refused_by(gate), expected);
   EXPECT_EQ(
       gate.refuses(Set{})->detail,
-      "disk of /srv: 999 bytes free, limit 1000 for growth; remove keys, or free space on that "
-      "disk");
+      "the disk of /srv has 999 bytes free, but writes that add data need 1000; remove keys, or "
+      "free space on that disk");
   Transact transact;
   transact.actions = {{Action::Kind::remove, "k", "", 0, Duration{0}, false}};
   EXPECT_FALSE(gate.refuses(transact));
@@ -95,9 +95,10 @@ TEST(GrowthGate, LeavesWhatTheEngineNeedsToLetGoOfWhatIsRemoved) {
   gate.add_written(1);
   EXPECT_EQ(gate.room(), DiskRoom::little) << "that will have to be tidied up, too";
   gate.set_free(2999, 3000);
-  EXPECT_EQ(gate.refuses(Set{})->detail,
-            "disk of /srv: 2999 bytes free, limit 3000 for growth; remove keys, or free space on "
-            "that disk");
+  EXPECT_EQ(
+      gate.refuses(Set{})->detail,
+      "the disk of /srv has 2999 bytes free, but writes that add data need 3000; remove keys, "
+      "or free space on that disk");
   EXPECT_FALSE(gate.refuses(Remove{}));
   gate.set_free(2999, 500);
   EXPECT_EQ(gate.room(), DiskRoom::enough);

@@ -193,7 +193,7 @@ TEST_F(HttpSessionTest, HalfARequestIsWaitedForSomeTime) {
   connect("GET /livez HTTP/1.1\r\n");
   const std::string reply = answer_to("");
   EXPECT_EQ(status(reply), 408);
-  EXPECT_NE(reply.find("request: incomplete after 0 s"), std::string::npos);
+  EXPECT_NE(reply.find("the request is incomplete after 0 s"), std::string::npos);
   EXPECT_TRUE(ended("timed_out"));
 }
 

@@ -381,7 +381,7 @@ TEST(HttpRoutes, AJobShowsRanksThatTellDifferentWorldSizes) {
   its.page.runs.front().details.differing = {{3, {2}}, {4, {0, 1}}};
   const HttpRequest request{"GET", "/v1/jobs/torch", true};
   EXPECT_NE(handle(request, its)
-                .body.find("; the ranks tell different world sizes: 3 by ranks [2]; "
+                .body.find("; the ranks report different world sizes: 3 by ranks [2]; "
                            "4 by ranks [0-1]; start all ranks with the same world "
                            "size\""),
             std::string::npos)

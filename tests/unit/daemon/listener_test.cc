@@ -198,7 +198,8 @@ TEST_F(ListenerTest, PortThatIsTakenIsNamed) {
   const Result<void> refused = second.open();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::unavailable);
-  EXPECT_TRUE(refused.error().detail.starts_with("listen: 127.0.0.1:" + std::to_string(port())));
+  EXPECT_TRUE(
+      refused.error().detail.starts_with("cannot listen on 127.0.0.1:" + std::to_string(port())));
   EXPECT_TRUE(refused.error().detail.ends_with(
       "; stop the other server or choose another port with --listen"));
 }
@@ -278,10 +279,10 @@ TEST_F(CheckpointRequestTest, SaysWhyNotAndWhetherToTryAgain) {
   Said said = request("/c");
   EXPECT_EQ(said.code, 64);
   EXPECT_EQ(said.error, "c10dd: engine memory writes no checkpoint\n");
-  operations_.done = failure(Code::unavailable, "the engine is being opened again");
+  operations_.done = failure(Code::unavailable, "the engine is being reopened");
   said = request("/c");
   EXPECT_EQ(said.code, 75);
-  EXPECT_EQ(said.error, "c10dd: the engine is being opened again\n");
+  EXPECT_EQ(said.error, "c10dd: the engine is being reopened\n");
 }
 
 TEST_F(CheckpointRequestTest, SaysThatNoDaemonAnswers) {

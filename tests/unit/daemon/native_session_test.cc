@@ -191,7 +191,7 @@ TEST_F(NativeSessionTest, SecondConnectionTakesTheSessionOver) {
   const NativeReply told = peer_.next();
   EXPECT_EQ(told.header.op, Hello::op.code);
   EXPECT_EQ(told.code(), Code::session_superseded);
-  EXPECT_EQ(told.detail(), "the session was opened again on another connection");
+  EXPECT_EQ(told.detail(), "the session was reopened on another connection");
   EXPECT_EQ(second.ask(Set{"k", "v"}, 0, 3).code(), Code::ok);
   daemon_.turn_a_while();
   EXPECT_FALSE(peer_.has_reply()) << "the wait went with the session";
@@ -252,7 +252,7 @@ TEST_F(NativeSessionTest, FrameThatIsTooLargeIsRefusedByItsHeader) {
   peer_.wire->say(Bytes(reinterpret_cast<const char*>(&length), 4) + head);
   const NativeReply reply = peer_.next();
   EXPECT_EQ(reply.code(), Code::too_large);
-  EXPECT_EQ(reply.detail(), "frame too large: body of " + std::to_string(length) +
+  EXPECT_EQ(reply.detail(), "the body of the frame has " + std::to_string(length) +
                                 " bytes, limit " + std::to_string(limits::kFrameBytes));
   EXPECT_TRUE(peer_.ends());
   EXPECT_EQ(refused("too_large"), 1);
@@ -285,10 +285,10 @@ TEST_F(NativeSessionTest, HelloOfAnotherVersionEndsTheConnection) {
   hello.version_max = kProtocolVersion + 2;
   const NativeReply reply = peer_.ask(hello);
   EXPECT_EQ(reply.code(), Code::version_unsupported);
-  EXPECT_EQ(reply.detail(), "protocol versions " + std::to_string(kProtocolVersion + 1) + " to " +
-                                std::to_string(kProtocolVersion + 2) +
-                                " requested, this daemon supports 1 to " +
-                                std::to_string(kProtocolVersion));
+  EXPECT_EQ(reply.detail(),
+            "the client requests protocol versions " + std::to_string(kProtocolVersion + 1) +
+                " to " + std::to_string(kProtocolVersion + 2) + ", but this daemon supports 1 to " +
+                std::to_string(kProtocolVersion));
   EXPECT_TRUE(peer_.ends());
 }
 

@@ -313,12 +313,11 @@ TEST_F(OptionsTest, TcpStoreHasAJobPeersAndOldClients) {
   EXPECT_EQ(settings.legacy, tcpstore::LegacyClients::l0);
   EXPECT_EQ(refused({"--tcpstore-job", ""}),
             "c10dd: --tcpstore-job: \"\" has 0 bytes; use a job name of 1 to 255 bytes\n");
-  EXPECT_EQ(
-      refused({"--tcpstore-from", "10.0.0.0/33"}),
-      "c10dd: --tcpstore-from: invalid range of addresses \"10.0.0.0/33\": the prefix must be "
-      "0 to 32 bits; use ADDRESS/BITS, for example 10.0.0.0/8 or fd00::/8\n");
+  EXPECT_EQ(refused({"--tcpstore-from", "10.0.0.0/33"}),
+            "c10dd: --tcpstore-from: invalid address range \"10.0.0.0/33\": the prefix must be "
+            "0 to 32 bits; use ADDRESS/BITS, for example 10.0.0.0/8 or fd00::/8\n");
   EXPECT_EQ(refused({"--tcpstore-legacy", "1.13"}),
-            "c10dd: --tcpstore-legacy: unknown version of old clients \"1.13\"; use auto, 2.0 "
+            "c10dd: --tcpstore-legacy: unknown TCPStore version \"1.13\"; use auto, 2.0 "
             "(PyTorch 1.9 to 2.0) or 2.1\n");
 }
 
@@ -348,8 +347,8 @@ TEST_F(OptionsTest, RangesOfAddressesAreNetworks) {
 
 TEST_F(OptionsTest, OptionsOfASharedEngineNeedOne) {
   const std::string end =
-      " is for daemons that share an engine redis:// or redis+sentinel://, and the engine is "
-      "memory:; leave it out, or choose such an engine\n";
+      " needs a shared engine (redis:// or redis+sentinel://), but the engine is memory:; remove "
+      "this option, or choose such an engine\n";
   const std::vector<std::pair<std::string, std::string>> given = {
       {"--lease", "3"}, {"--mark", "/tmp/mark"}, {"--advertise", "head:1"}};
   for (const auto& [flag, value] : given) {
@@ -390,18 +389,18 @@ TEST_F(OptionsTest, WrongFilesNameTheirLine) {
   EXPECT_EQ(refused_file("\nlog_level = \"loud\"\n"),
             "c10dd: config DIR/c10dd.toml:2: log_level: unknown log level \"loud\"; use one of "
             "trace, debug, info, warn, error\n");
-  EXPECT_EQ(refused_file("\n\nlisten = \n").substr(0, 44),
-            "c10dd: config DIR/c10dd.toml:3: not TOML: Er");
+  EXPECT_EQ(refused_file("\n\nlisten = \n").substr(0, 58),
+            "c10dd: config DIR/c10dd.toml:3: this is not valid TOML: Er");
   EXPECT_EQ(refused_file("config = \"other.toml\"\n").substr(0, 46),
             "c10dd: config DIR/c10dd.toml:1: unknown key \"c");
 }
 
 TEST_F(OptionsTest, UnreadableFilesAreErrors) {
   EXPECT_EQ(refused({"--config", "/nonexistent.toml"}),
-            "c10dd: config /nonexistent.toml: cannot be read: No such file or directory\n");
-  EXPECT_EQ(refused({"--config", "/"}), "c10dd: config /: cannot be read: Is a directory\n");
+            "c10dd: config /nonexistent.toml: cannot read this file: No such file or directory\n");
+  EXPECT_EQ(refused({"--config", "/"}), "c10dd: config /: cannot read this file: Is a directory\n");
   EXPECT_EQ(refused({"--config", "/dev/zero"}),
-            "c10dd: config /dev/zero: longer than the limit of 1048576 bytes\n");
+            "c10dd: config /dev/zero: this file is longer than the limit of 1048576 bytes\n");
 }
 
 TEST_F(OptionsTest, PrintedConfigurationLoadsAsItself) {

@@ -120,7 +120,8 @@ TEST_F(OwnerLookupTest, OneMoreThanMayWaitIsRefusedAndWhenTheyHaveRepliesItIsSer
     const auto refused = find({1});
     ASSERT_TRUE(refused->has_value()) << "at once";
     EXPECT_EQ((**refused).error().code, Code::unavailable);
-    EXPECT_EQ((**refused).error().detail, "64 requests wait for the owners of jobs, limit 64");
+    EXPECT_EQ((**refused).error().detail,
+              "too many requests wait for the owner of a job: 64, limit 64");
   }
   ASSERT_TRUE(turn_until([&] { return redis_.server().held() == 1; }));
   EXPECT_EQ(told_, 3);
@@ -194,7 +195,7 @@ TEST_F(OwnerLookupTest, NobodyAndNoSharedEngine) {
   EXPECT_NE(failure_of(nobody).find("Connection refused"), std::string::npos);
   nobody.close();
   OwnerLookup alone(loop_, "memory:");
-  EXPECT_EQ(failure_of(alone), "engine memory: is not shared by several daemons");
+  EXPECT_EQ(failure_of(alone), "engine memory: cannot be shared by several daemons");
   alone.close();
 }
 

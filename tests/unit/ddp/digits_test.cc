@@ -81,11 +81,11 @@ class DigitsFile : public testing::Test {
 TEST_F(DigitsFile, IsRefusedWithLineAndColumn) {
   EXPECT_EQ(error_of(line("9\n") + line("10\n")),
             ":2: column 65 is \"10\", not a number from 0 to 9");
-  EXPECT_EQ(error_of(line("9,1\n")), ":1: more than 65 columns");
+  EXPECT_EQ(error_of(line("9,1\n")), ":1: the line has more than 65 columns");
   EXPECT_EQ(error_of("1,2,17\n"), ":1: column 3 is \"17\", not a number from 0 to 16");
   EXPECT_EQ(error_of("1,2\n"), ":1: column 3 is \"\", not a number from 0 to 16");
   EXPECT_EQ(error_of(line("9\n") + "\n"), ":2: column 1 is \"\", not a number from 0 to 16");
-  EXPECT_EQ(error_of(""), ": 0 images, at least 20 are needed");
+  EXPECT_EQ(error_of(""), ": the file has 0 images, but needs at least 20");
 }
 
 TEST(DigitsNetwork, GradientsAgreeWithFiniteDifferences) {

@@ -262,7 +262,8 @@ TEST(Reducer, AnExceptionInAStepOfOneRankIsToldToAllAtOnce) {
     reducer.finish();
   });
   EXPECT_EQ(texts[1], "out of memory");
-  EXPECT_TRUE(contains(texts[0], "rank 1: its reducer was destroyed in a step: 1 of 2 parameters"))
+  EXPECT_TRUE(
+      contains(texts[0], "rank 1: its reducer was destroyed during a step: 1 of 2 parameters"))
       << texts[0];
   EXPECT_LT(time, std::chrono::seconds(30));
 }
@@ -273,8 +274,8 @@ TEST(Reducer, RankWithAnotherModelIsNamedOnEveryRank) {
     std::string says;
   };
   for (const Case& other :
-       {Case{{5, 6, 7}, "rank 1 has 3 parameters, rank 0 has 2"},
-        Case{{5, 9}, "rank 1 differ from rank 0; the first that differs is number 1"}}) {
+       {Case{{5, 6, 7}, "the model has 3 parameters on rank 1, but 2 on rank 0"},
+        Case{{5, 9}, "rank 1 differ from rank 0, first in parameter 1"}}) {
     const auto groups = loopback(kSize);
     run_ranks(kSize, [&](Rank rank) {
       Model model(rank == 1 ? other.counts : std::vector<std::size_t>{5, 6}, 0);

@@ -218,8 +218,8 @@ TEST_F(ReducerWiring, ItsEndAbortsTheGroupOnlyInAStep) {
     reducer.reset();
     EXPECT_EQ(script.aborts().size(), in_step ? 1u : 0u);
   }
-  EXPECT_TRUE(
-      test::contains(script.aborts()[0], "its reducer was destroyed in a step: 4 of 6 parameters"))
+  EXPECT_TRUE(test::contains(script.aborts()[0],
+                             "its reducer was destroyed during a step: 4 of 6 parameters"))
       << script.aborts()[0];
 }
 

@@ -145,7 +145,7 @@ TEST(NativeWire, RefusesATooLongFrameOnItsHeaderAlone) {
   const auto frame = cut_request(header, 1000);
   ASSERT_FALSE(frame);
   EXPECT_EQ(frame.error().code, Code::too_large);
-  EXPECT_EQ(frame.error().detail, "frame too large: body of 1011 bytes, limit 1000");
+  EXPECT_EQ(frame.error().detail, "the body of the frame has 1011 bytes, limit 1000");
   EXPECT_TRUE(cut_request(header, 1011));
   EXPECT_FALSE(cut_reply(Bytes(ReplyHeader::kSize, '\xFF'), limits::kFrameBytes));
 }
@@ -213,7 +213,7 @@ TEST(NativeWire, RefusesAFieldThatIsCutShort) {
   const auto cut = wire::decode<Barrier>(std::string_view(whole).substr(0, whole.size() - 11));
   ASSERT_FALSE(cut);
   EXPECT_EQ(cut.error().code, Code::malformed);
-  EXPECT_EQ(cut.error().detail, "malformed message: field cut short at byte 29 of 34");
+  EXPECT_EQ(cut.error().detail, "malformed message: the field at byte 29 of 34 is cut short");
   const Result<Request> request = decode_request(Set::op.code, std::string_view("\x09\0\0\0k", 5));
   ASSERT_FALSE(request);
   EXPECT_EQ(request.error().code, Code::malformed);
@@ -230,7 +230,7 @@ TEST(NativeWire, RefusesAListThatCannotFit) {
   const Result<Request> many = decode_request(Wait::op.code, empty_keys);
   ASSERT_FALSE(many);
   EXPECT_EQ(many.error().code, Code::too_large);
-  EXPECT_EQ(many.error().detail, "wait: list is too long: 1048577 elements, limit 1048576");
+  EXPECT_EQ(many.error().detail, "wait: a list has 1048577 elements, limit 1048576");
 }
 
 TEST(NativeWire, ReadsAnyBitPatternOfABoolean) {

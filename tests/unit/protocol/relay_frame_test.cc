@@ -62,15 +62,16 @@ TEST(RelayFrame, CutShortOrFieldsThatNoDaemonSends) {
   }
   RelayFrame frame = sample();
   frame.job.clear();
-  EXPECT_EQ(decode_relay(wire::encode(frame)).error().detail, "frame of a relay: it names no job");
+  EXPECT_EQ(decode_relay(wire::encode(frame)).error().detail,
+            "the relay frame does not name a job");
   frame = sample();
   frame.peer.clear();
   EXPECT_EQ(decode_relay(wire::encode(frame)).error().detail,
-            "frame of a relay: it names no client");
+            "the relay frame does not name a client");
   frame = sample();
   frame.legacy = tcpstore::LegacyClients{3};
   EXPECT_EQ(decode_relay(wire::encode(frame)).error().detail,
-            "frame of a relay: 3 is no setting for old clients, 0 to 2 are");
+            "the relay frame has the unknown setting 3 for old clients: use 0 to 2");
 }
 
 TEST(RelayFrame, IgnoresFieldsOfANewerVersion) {

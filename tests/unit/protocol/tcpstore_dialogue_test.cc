@@ -290,7 +290,7 @@ TEST(TcpStoreDialogue, EndsIfTooManyWaitsAreBlocked) {
   connection.send(bytes);
   ASSERT_NE(connection.dialogue.over(), nullptr);
   EXPECT_EQ(connection.dialogue.over()->detail,
-            "too many waits on one connection: 1025, limit 1024");
+            "the connection has 1025 blocked waits, limit 1024");
 }
 
 TEST(TcpStoreDialogue, BoundsTheRepliesThatAreHeld) {

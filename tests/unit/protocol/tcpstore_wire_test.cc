@@ -194,15 +194,15 @@ TEST(TcpStoreWire, KnowsTheFirstKeyBeforeTheMessageIsWhole) {
 TEST(TcpStoreWire, RefusesLengthsBeforeTheBytesAreThere) {
   const MessageCutter v = cutter_of(Dialect::v);
   EXPECT_EQ(refusal(bytes_of("01 0120000000000000"), v),
-            "too_large: set: key too long: 8193, limit 8192");
+            "too_large: set: the key has 8193 bytes, limit 8192");
   EXPECT_EQ(refusal(bytes_of("03 0000000000000080"), v),
-            "too_large: get: key too long: 9223372036854775808, limit 8192");
+            "too_large: get: the key has 9223372036854775808 bytes, limit 8192");
   EXPECT_EQ(refusal(bytes_of("01 0100000000000000 \"k\" 0100800000000000"), v),
-            "too_large: set: value too long: 8388609, limit 8388608");
+            "too_large: set: the value has 8388609 bytes, limit 8388608");
   EXPECT_EQ(refusal(bytes_of("06 0100020000000000"), v),
-            "too_large: wait: too many keys: 131073, limit 131072");
+            "too_large: wait: the message has 131073 keys, limit 131072");
   EXPECT_EQ(refusal(bytes_of("0B FFFFFFFFFFFFFFFF"), v),
-            "too_large: multi_set: too many keys: 18446744073709551615, limit 131072");
+            "too_large: multi_set: the message has 18446744073709551615 keys, limit 131072");
   EXPECT_EQ(refusal(bytes_of("01 0020000000000000"), v), "");
   EXPECT_EQ(refusal(bytes_of("01 0100000000000000 \"k\" 0000800000000000"), v), "");
   EXPECT_EQ(refusal(bytes_of("06 0000020000000000"), v), "");
@@ -217,7 +217,7 @@ TEST(TcpStoreWire, RefusesAMessageThatIsTooLongAltogether) {
   Bytes bytes = encoded(Dialect::v, message);
   bytes.resize(bytes.size() - value.size());  // refused without the last value
   EXPECT_EQ(refusal(bytes, cutter),
-            "too_large: multi_set: message too long: 67109009, limit 67108864");
+            "too_large: multi_set: the message has 67109009 bytes, limit 67108864");
 }
 
 TEST(TcpStoreWire, RefusesWhatIsNoMessage) {
@@ -225,10 +225,10 @@ TEST(TcpStoreWire, RefusesWhatIsNoMessage) {
   EXPECT_EQ(refusal(bytes_of("13"), v), "unknown_op: unknown operation: code 19");
   EXPECT_EQ(refusal(bytes_of("FF"), v), "unknown_op: unknown operation: code 255");
   EXPECT_EQ(refusal(bytes_of("00 CFF7853C"), v),
-            "malformed: validate: got 0x3c85f7cf, not 0x3c85f7ce");
+            "malformed: validate: the magic number is 0x3c85f7cf, expected 0x3c85f7ce");
   EXPECT_EQ(refusal(bytes_of("0C")), "unknown_op: unknown operation: code 12");
   EXPECT_EQ(refusal(bytes_of("00 CFF7853C 00000000")),  // as an older dialect: the length of a key
-            "too_large: set: key too long: 1015412687, limit 8192");
+            "too_large: set: the key has 1015412687 bytes, limit 8192");
   EXPECT_EQ(refusal(bytes_of("09"), MessageCutter(LegacyClients::l0)),
             "unknown_op: unknown operation: code 9");
 }

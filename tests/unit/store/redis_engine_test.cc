@@ -99,15 +99,16 @@ TEST(RedisDurability, IsTheWeakestSetting) {
 TEST(RedisWeakness, NamesTheSettingAndBothValues) {
   EXPECT_EQ(redis_weakness({"yes", "always", "no", "1000", "volatile-lru"}), "");
   EXPECT_EQ(redis_weakness({"no", "always", "no", "0", "noeviction"}),
-            "its setting appendonly is no, but must be yes");
+            "the setting appendonly is no, but must be yes");
   EXPECT_EQ(redis_weakness({"yes", "everysec", "no", "0", "noeviction"}),
-            "its setting appendfsync is everysec, but must be always");
+            "the setting appendfsync is everysec, but must be always");
   EXPECT_EQ(redis_weakness({"yes", "always", "yes", "0", "noeviction"}),
-            "its setting no-appendfsync-on-rewrite is yes, but must be no");
+            "the setting no-appendfsync-on-rewrite is yes, but must be no");
   EXPECT_EQ(redis_weakness({"yes", "always", "no", "1000", "allkeys-lfu"}),
-            "its setting maxmemory-policy is allkeys-lfu with maxmemory 1000, so that it evicts "
-            "rows; it must be noeviction");
-  EXPECT_NE(redis_weakness({}).find("does not tell its setting appendonly"), std::string::npos);
+            "the setting maxmemory-policy is allkeys-lfu with maxmemory 1000, so Redis may evict "
+            "rows; set it to noeviction");
+  EXPECT_NE(redis_weakness({}).find("cannot read the setting appendonly (it must be yes)"),
+            std::string::npos);
 }
 
 TEST(RedisNarrowness, NamesTheSettingAndBothValues) {
@@ -118,10 +119,10 @@ TEST(RedisNarrowness, NamesTheSettingAndBothValues) {
   EXPECT_EQ(redis_narrowness(settings), "");
   settings.query_bytes = "2097152";
   EXPECT_EQ(redis_narrowness(settings),
-            "its setting client-query-buffer-limit is 2097152, but must be 67108864 at least: it "
-            "would refuse large values for ever");
+            "the setting client-query-buffer-limit is 2097152, but must be at least 67108864: "
+            "otherwise Redis always refuses large values");
   settings.bulk_bytes = "1048576";
-  EXPECT_EQ(redis_narrowness(settings).find("its setting proto-max-bulk-len is 1048576"), 0U);
+  EXPECT_EQ(redis_narrowness(settings).find("the setting proto-max-bulk-len is 1048576"), 0U);
 }
 
 TEST(SentinelAddress, IsReadFromTheUrl) {
@@ -242,7 +243,7 @@ TEST_F(RedisEngineTest, NoticesWhatTheServerHasLost) {
   EXPECT_EQ(commit(2, epochs[2], 1), Outcome::fenced) << "a damage of this job only";
   const Result<void> loaded = engine->load(2, [](const Row&) {});
   EXPECT_EQ(loaded.error().code, Code::malformed);
-  EXPECT_NE(loaded.error().detail.find("has 0 rows, but 1 are durable"), std::string::npos)
+  EXPECT_NE(loaded.error().detail.find("has 0 rows, but must have 1"), std::string::npos)
       << loaded.error().detail;
   server_->command({"HSET", meta(3), "rev", "0"});
   EXPECT_EQ(commit(3, epochs[3], 1), Outcome::lost);

@@ -86,7 +86,7 @@ TEST_F(RedisFleetWiring, AFullFleetAndADamagedRowKeepTheConnection) {
   for (const std::string name : {"b?", "c", "d"}) {
     const Failure damaged = fleet_->read().error();
     EXPECT_EQ(damaged.code, Code::malformed);
-    EXPECT_NE(damaged.detail.find("HDEL one:fleet " + name + ","), std::string::npos)
+    EXPECT_NE(damaged.detail.find("HDEL one:fleet " + name + ":"), std::string::npos)
         << damaged.detail;
   }
   EXPECT_TRUE(fleet_->read());

@@ -115,10 +115,10 @@ TEST_F(RedisPages, RefusesRowsThatDoNotAddUp) {
   EXPECT_EQ(code_, Code::unavailable);
   server_.say("HLEN", {{":1\r\n"}});
   server_.say("HMGET", {{resp_array({resp_text("2")})}});
-  EXPECT_NE(load().find("has 1 rows, but 2 are durable: rows were erased"), std::string::npos);
+  EXPECT_NE(load().find("has 1 rows, but must have 2: rows were erased"), std::string::npos);
   EXPECT_EQ(code_, Code::malformed);
   server_.say("HMGET", {{resp_array({resp_text("0")})}});
-  EXPECT_NE(load().find("has 1 rows, but 0 are durable: somebody else has"), std::string::npos);
+  EXPECT_NE(load().find("has 1 rows, but must have 0: another program added"), std::string::npos);
   EXPECT_EQ(code_, Code::malformed);
   server_.say("HMGET", {{resp_array({"$-1\r\n"})}});
   EXPECT_EQ(load(), "a=1 ") << "an older daemon has not counted them";

@@ -110,7 +110,7 @@ TEST_F(RedisSocketTest, AServerThatTakesNoConnectionEndsWithThePatience) {
       refused = socket.error();
   }
   EXPECT_EQ(refused.code, Code::unavailable);
-  EXPECT_EQ(refused.detail, "no connection within 0.03 s");
+  EXPECT_EQ(refused.detail, "cannot connect within 0.03 s");
   queued.clear();
   EXPECT_EQ(open_descriptors(), before);
 }

@@ -68,7 +68,7 @@ TEST_F(RedisWatchTest, SeesSettingsThatHaveChanged) {
   weak[1] = setting_reply("everysec");
   say(weak);
   EXPECT_EQ(look(), "0123456789 os redis: 127.0.0.1:" + std::to_string(server_.port()) +
-                        ": its setting appendfsync is everysec, but must be always");
+                        ": the setting appendfsync is everysec, but must be always");
   auto narrow = strong_settings();
   narrow[6] = setting_reply("1000");
   say(narrow);

@@ -372,7 +372,8 @@ TEST_F(RocksRecovery, ChainLost) {
   const auto engine = home_.open();
   ASSERT_FALSE(engine);
   EXPECT_EQ(engine.error().code, Code::state_rolled_back);
-  EXPECT_TRUE(contains(engine.error().detail, "number of jobs is 2, the high-water mark has 3"))
+  EXPECT_TRUE(contains(engine.error().detail,
+                       "number of jobs in rows/ is 2, but the high-water mark has 3"))
       << engine.error().detail;
   opens_accepted();
   EXPECT_EQ(home_.acknowledged[2].size(), 10u) << "rows of the lost job came back";

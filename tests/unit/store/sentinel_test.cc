@@ -79,7 +79,7 @@ TEST_F(SentinelTest, OneThatKnowsNoMasterIsBelievedIfTheOthersAreOfNoUse) {
   const test::ReservedPort absent;
   one_.say("SENTINEL", {{"$-1\r\n"}});
   address_.sentinels[1].second = absent.number();
-  EXPECT_NE(find().find("know no master \"main\""), std::string::npos);
+  EXPECT_NE(find().find("do not know a master \"main\""), std::string::npos);
   EXPECT_EQ(code_, Code::invalid_argument);
   one_.say("SENTINEL", {{"*0\r\n"}});
   EXPECT_NE(find().find("Connection refused"), std::string::npos);

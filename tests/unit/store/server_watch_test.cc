@@ -104,7 +104,7 @@ TEST_F(ServerWatchTest, SaysThatAFailoverLosesChanges) {
   name(*first_);
   const Result<ServerState> state = watch_->look();
   ASSERT_TRUE(state) << state.error().detail;
-  EXPECT_NE(state->weakness.find("it is under Sentinel"), std::string::npos) << state->weakness;
+  EXPECT_NE(state->weakness.find("is managed by Sentinel"), std::string::npos) << state->weakness;
 }
 
 TEST_F(ServerWatchTest, AsksTheSecondSentinelIfTheFirstIsOfNoUse) {
@@ -145,7 +145,7 @@ TEST_F(ServerWatchTest, SaysWhenNoSentinelKnowsTheMaster) {
   const Result<ServerState> state = watch_->look();
   ASSERT_FALSE(state);
   EXPECT_EQ(state.error().code, Code::invalid_argument);
-  EXPECT_NE(state.error().detail.find("know no master \"main\""), std::string::npos);
+  EXPECT_NE(state.error().detail.find("do not know a master \"main\""), std::string::npos);
 }
 
 TEST_F(ServerWatchTest, FailsWhileTheMasterIsDeadAndFindsTheOneThatStartsInItsPlace) {

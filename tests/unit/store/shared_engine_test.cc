@@ -397,7 +397,7 @@ TEST_F(RedisFleet, TheServerIsLookedAtAgain) {
   server_->command({"CONFIG", "SET", "appendfsync", "everysec"});
   const ServerState weak = *watch->look();
   EXPECT_EQ(weak.durability, "os");
-  EXPECT_NE(weak.weakness.find("its setting appendfsync is everysec, but must be always"),
+  EXPECT_NE(weak.weakness.find("the setting appendfsync is everysec, but must be always"),
             std::string::npos)
       << weak.weakness;
   server_->kill_and_restart();

@@ -99,7 +99,7 @@ TEST_F(GlooMesh, APeerThatSendsNoAddressIsNamed) {
        {std::string(), std::string("12345"), std::string(7, 'x'), std::string(21, 'x')}) {
     const Failure why = refused({kPlausible, lie});
     EXPECT_EQ(why.code, Code::invalid_argument);
-    EXPECT_TRUE(contains(why.detail, "gloo: rank 2 has sent no address of Gloo: ")) << why.detail;
+    EXPECT_TRUE(contains(why.detail, "gloo: rank 2 did not send a Gloo address: ")) << why.detail;
   }
   EXPECT_EQ(bootstrap->sent.size(), 1u);
   EXPECT_TRUE(bootstrap->sent[0][0].empty()) << "nothing for itself";
@@ -131,7 +131,7 @@ TEST_F(GlooMesh, AnAddressOfAnotherFamilyIsRefused) {
   const Failure why = refused({loopback6});
   EXPECT_EQ(why.code, Code::unavailable);
   EXPECT_TRUE(contains(why.detail,
-                       "gloo: the address of rank 1 is ::1:9, but that of this rank is "
+                       "gloo: rank 1 has the address ::1:9, but this rank has "
                        "127.0.0.1:"))
       << why.detail;
 }
@@ -140,7 +140,7 @@ TEST_F(GlooMesh, AllPeersThatCannotBeConnectedAreNamed) {
   const Failure why = refused({deserted(), deserted()});
   EXPECT_EQ(why.code, Code::unavailable);
   EXPECT_TRUE(contains(why.detail, "gloo: no connection to ")) << why.detail;
-  EXPECT_TRUE(contains(why.detail, " of 3 ranks after ")) << why.detail;
+  EXPECT_TRUE(contains(why.detail, " (world size 3) after ")) << why.detail;
   EXPECT_TRUE(contains(why.detail, "last attempt: 127.0.0.1:")) << why.detail;
   std::vector<std::string> hosts;
   for (const MissingRank& one : why.missing) hosts.push_back(one.host);

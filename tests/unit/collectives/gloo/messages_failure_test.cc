@@ -58,8 +58,7 @@ TEST_P(LyingPeer, EndsTheGroupAndWritesNothing) {
   world.say(1, lie.control, FakeBytes(lie.elements, std::byte{0x55}));
   for (Message* const one : {&small, &large, &receiving, &guarded, &other}) {
     EXPECT_EQ(one->end.code(), Code::unavailable) << one->end.text();
-    EXPECT_TRUE(has_text(one->end.text(), "a control message that does not fit"))
-        << one->end.text();
+    EXPECT_TRUE(has_text(one->end.text(), "an invalid control message")) << one->end.text();
   }
   EXPECT_EQ(guarded.values, std::vector<float>(4, 3.0F));
   EXPECT_EQ(receiving.values, std::vector<float>(2));

@@ -74,8 +74,7 @@ TEST(TransportOpening, ASilentRankEndsItAtItsDeadline) {
   const Result<void> opened = own.transport->await_peers(200ms);
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, Code::timed_out);
-  EXPECT_EQ(opened.error().detail,
-            "the opening of the group timed out after 0.2 s waiting for rank 1");
+  EXPECT_EQ(opened.error().detail, "opening the group timed out after 0.2 s waiting for rank 1");
 }
 
 TEST(TransportOpening, ARankThatDiesMeanwhileIsNamed) {
@@ -86,7 +85,7 @@ TEST(TransportOpening, ARankThatDiesMeanwhileIsNamed) {
   const Result<void> result = opened.get();
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, Code::unavailable);
-  EXPECT_EQ(result.error().detail.rfind("the opening of the group failed: lost the connection to "
+  EXPECT_EQ(result.error().detail.rfind("opening the group failed: lost the connection to "
                                         "rank 2",
                                         0),
             0u)

@@ -104,7 +104,7 @@ TEST_F(IdentityTest, OfAnotherVersionIsRefused) {
   const Library other;  // its version is 0
   const Place old{&other, &test::cuda_device(2)};
   const auto mixed = exchanged({sent(place_of(0)), sent(old)});
-  EXPECT_TRUE(contains(text(mixed), "rank 0 has version 22809 of NCCL, but rank 2 has 0"))
+  EXPECT_TRUE(contains(text(mixed), "rank 0 has NCCL version 22809, but rank 2 has 0"))
       << text(mixed);
 }
 

@@ -48,8 +48,8 @@ TEST_F(Composite, AnOperationRunsOnTheBackendOfItsTensors) {
     std::vector<float> message(3, 5.0f);
     if (rank == 0) {
       groups[0]->send(tensor_of(message), 1, 9);
-      EXPECT_TRUE(
-          contains(error_of([&] { groups[0]->send(on_device(message, 0), 1, 9); }), "has no tags"));
+      EXPECT_TRUE(contains(error_of([&] { groups[0]->send(on_device(message, 0), 1, 9); }),
+                           "does not support tags"));
     } else {
       groups[1]->recv(tensor_of(message), kAnyRank, 9);
     }
@@ -134,8 +134,8 @@ TEST_F(Composite, RanksMustNameTheSameBackends) {
   });
   for (const std::string& error : errors) {
     EXPECT_EQ(error,
-              "process group \"world\": rank 0 has backend \"cpu:loopback,cuda:nccl\", but rank 1 "
-              "has \"cpu:loopback,cuda:loopback\"; give all ranks the same");
+              "process group \"world\": rank 0 uses backend \"cpu:loopback,cuda:nccl\", but rank 1 "
+              "uses \"cpu:loopback,cuda:loopback\"; all ranks must use the same");
   }
 }
 
@@ -188,11 +188,11 @@ TEST(BackendNames, AreOneForEachKindOfDevice) {
   EXPECT_EQ(exchanges_of("cpu:gloo,cuda:nccl"), 3u);
   const auto error = [](const char* names) { return split_names(names).error().detail; };
   EXPECT_EQ(error("tpu:gloo"),
-            "invalid backend \"tpu:gloo\": \"tpu\" is not a kind of device, which is cpu or cuda; "
-            "write one name, or a list such as cpu:gloo,cuda:nccl");
-  EXPECT_TRUE(contains(error("cpu:gloo,cpu:mpi"), "it has cpu twice"));
+            "invalid backend \"tpu:gloo\": unknown device \"tpu\" (must be cpu or cuda); "
+            "use one name such as gloo, or a list such as cpu:gloo,cuda:nccl");
+  EXPECT_TRUE(contains(error("cpu:gloo,cpu:mpi"), "device cpu is listed twice"));
   EXPECT_TRUE(contains(error("cpu:,cuda:nccl"), "\"cpu:\" does not name a backend"));
-  EXPECT_TRUE(contains(error("cpu:gloo,"), "\"\" is not a kind of device"));
+  EXPECT_TRUE(contains(error("cpu:gloo,"), "unknown device \"\""));
   EXPECT_TRUE(contains(error("cpu:cuda:nccl"), "does not name a backend"));
 }
 

@@ -189,7 +189,7 @@ TEST_F(NcclFailures, AnAbortThatDoesNotEndFailsTheNextOpenAtItsDeadline) {
   GroupOptions options = over_nccl();
   options.open_timeout = 50ms;
   const std::string error = error_of([&] { open_groups(1, options); });
-  EXPECT_TRUE(contains(error, "communicators of cuda:0 that are being aborted; restart")) << error;
+  EXPECT_TRUE(contains(error, "communicators of cuda:0 are still being aborted; restart")) << error;
 }
 
 TEST_F(NcclFailures, DestroyingAGroupWithPendingWorkBlocksForNobody) {

@@ -37,7 +37,7 @@ TEST_F(NcclMissing, EachErrorSaysInOneSentenceWhatIsMissingAndWhatToDo) {
   cuda.init_status = 0;
   cuda.devices = 0;
   text = error();
-  EXPECT_TRUE(contains(text, "no GPU can be used: the driver has 0 devices")) << text;
+  EXPECT_TRUE(contains(text, "no GPU can be used: the driver reports 0 devices")) << text;
   cuda.devices = 8;
 
   setenv("C10DD_NCCL_LIBRARY", "/nonexistent/libnccl.so.2", 1);

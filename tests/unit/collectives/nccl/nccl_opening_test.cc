@@ -263,7 +263,7 @@ TEST_F(NcclOpening, OpeningAGroupInACallbackFailsAtOnce) {
   });
   go.set_value();
   const std::string text = error.get_future().get();
-  EXPECT_TRUE(contains(text, "cannot be opened in a callback of a Work")) << text;
+  EXPECT_TRUE(contains(text, "cannot be opened in a Work callback")) << text;
 }
 
 TEST_F(NcclOpening, TheExitWaitsForAGroupThatWasJustDestroyed) {

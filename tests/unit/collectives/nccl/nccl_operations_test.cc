@@ -268,9 +268,9 @@ TEST_F(NcclForms, WhatNcclLacksIsRefusedInOneSentence) {
   std::vector<std::int32_t> values(4);
   const Tensor tensor = on_device(values, 0);
   EXPECT_EQ(error_of([&] { group.send(tensor, 1, 5); }),
-            "send: backend \"nccl\" has no tags: use tag 0 instead of 5");
+            "send: backend \"nccl\" does not support tags: use tag 0 instead of 5");
   EXPECT_EQ(error_of([&] { group.recv(tensor, kAnyRank); }),
-            "recv: backend \"nccl\" cannot receive from any rank: name the rank");
+            "recv: backend \"nccl\" cannot receive from any rank: name one rank");
   EXPECT_EQ(
       error_of([&] { group.all_reduce(tensor, ReduceOp::bxor); }),
       "all_reduce: backend \"nccl\" does not support bxor of int32 elements in cuda:0 memory");

@@ -138,7 +138,7 @@ TEST(NcclWorker, OnlyItsOwnThreadMustNotWaitForIt) {
   const Result<void> refused = inside.get_future().get();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::invalid_argument);
-  EXPECT_EQ(refused.error().detail.rfind("nccl: a group cannot do it in a callback", 0), 0u);
+  EXPECT_EQ(refused.error().detail.rfind("nccl: a group cannot do it in a Work callback", 0), 0u);
   EXPECT_TRUE(comes_true([&] { return task.use_count() == 1; }));
 }
 
