@@ -166,7 +166,8 @@ int main(int argc, char** argv) {
   if (command == "rank" && argc > 2) return c10dd::gpu::run_rank(argv[2]);
   const std::vector<std::string_view> names(argv + 1, argv + argc);
   for (const std::string_view name : names) {
-    if (std::ranges::count(c10dd::gpu::kScenarioList, name, &c10dd::gpu::Scenario::name) > 0) continue;
+    if (std::ranges::count(c10dd::gpu::kScenarioList, name, &c10dd::gpu::Scenario::name) > 0)
+      continue;
     std::fprintf(stderr, "usage: %s [NAME...]\nNames of scenarios:", argv[0]);
     for (const auto& one : c10dd::gpu::kScenarioList) std::fprintf(stderr, " %s", one.name.data());
     std::fprintf(stderr, "\n");

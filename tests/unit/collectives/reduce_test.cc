@@ -150,8 +150,8 @@ T cut(Wide value) {
 
 template <class T>
 T expected_whole(ReduceOp op, T a, T b) {
-  const Wide x = a;
-  const Wide y = b;
+  const auto x = static_cast<Wide>(a);
+  const auto y = static_cast<Wide>(b);
   switch (op.kind) {
     case ReduceOp::product:
       return cut<T>(x * y);
@@ -265,6 +265,7 @@ TEST(Reduce, CombinesEveryTypeByEveryOperation) {
               << name_of(dtype) << " " << name_of(op) << " at " << i;
         }
         function(a.values.get(), a.values.get(), b.values.get(), kCount);
+        // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): NaN differs from itself
         ASSERT_EQ(0, std::memcmp(a.values.get(), out.values.get(), kCount * sizeof(T)))
             << "in place, " << name_of(dtype) << " " << name_of(op);
       });

@@ -85,7 +85,7 @@ class RelayOwnerTest : public RelayWorld {
   PassedOn pass_on(const Bytes& head) {
     PassedOn client;
     auto stream = std::make_shared<MemoryStream>(daemon_.loop, client.wire, false,
-                                                 admission_.enter(kOtherDaemon));
+                                                 admission_.enter(other_daemon_));
     stream->put_head(head);
     relay_.take(std::move(stream));
     daemon_.turn();
@@ -134,7 +134,7 @@ class RelayOwnerTest : public RelayWorld {
     return refusal(client);
   }
 
-  const asio::ip::address kOtherDaemon = asio::ip::make_address("10.0.0.5");
+  const asio::ip::address other_daemon_ = asio::ip::make_address("10.0.0.5");
   std::shared_ptr<LateRuns> runs_ = std::make_shared<LateRuns>();
   std::vector<ListenerSettings> made_;
   std::string detail_;

@@ -81,7 +81,7 @@ class RelayTest : public RelayWorld {
 
   void SetUp() override {
     RelayWorld::SetUp();
-    join({row(2, {owners_[0].address(), kNobody, "no-port", "127.0.0.1:x"}, kKeys[0]),
+    join({row(2, {owners_[0].address(), nobody_, "no-port", "127.0.0.1:x"}, kKeys[0]),
           row(3, {owners_[1].address()}, kKeys[1]), row(4, {kOld}, {})});
   }
   void TearDown() override {
@@ -141,7 +141,7 @@ class RelayTest : public RelayWorld {
     return settings;
   }
 
-  const std::string kNobody = own_host() + ":" + std::to_string(three_free_ports());
+  const std::string nobody_ = own_host() + ":" + std::to_string(three_free_ports());
   static constexpr const char* kOld = "127.0.0.1:29501";  // of a version without relays
   FakeOwner owners_[2] = {FakeOwner("first "), FakeOwner("second ")};
 };
@@ -189,7 +189,7 @@ TEST_F(RelayTest, TheNextAddressIsTriedIfTheFirstOwnerDoesNotTakeTheClient) {
     EXPECT_EQ(owners_[1].frames().size(), before + 1);
     EXPECT_TRUE(owners_[1].frames().back().key == kKeys[1]) << "and not that of the first";
   }
-  for (const std::string& address : {kNobody, std::string("no-port"), std::string("127.0.0.1:x"),
+  for (const std::string& address : {nobody_, std::string("no-port"), std::string("127.0.0.1:x"),
                                      std::string(kOld), std::string("127.0.0.1:9")}) {
     EXPECT_EQ(echo(ask({address, owners_[1].address()}), "x"), "second x") << address;
   }

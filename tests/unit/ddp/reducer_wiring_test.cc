@@ -118,7 +118,8 @@ TEST_F(ReducerWiring, BucketsAreIssuedInTheirOrderAndOnlyWhenTheyAreFull) {
   for (const std::size_t bucket : {2u, 0u, 1u}) average(bucket, static_cast<float>(bucket));
   reducer->finish();
   for (std::size_t i = 0; i < kParameters; ++i) {
-    EXPECT_EQ(floats(reducer->gradient(i))[0], static_cast<float>(2 - i / 2));
+    const std::size_t bucket = 2 - i / 2;
+    EXPECT_EQ(floats(reducer->gradient(i))[0], static_cast<float>(bucket));
   }
 }
 
@@ -136,7 +137,8 @@ TEST_F(ReducerWiring, EachStepBeginsWithEmptyBuckets) {
     EXPECT_EQ(gradients[5], 15.0F) << "the average comes in finish()";
     reducer->finish();
     for (std::size_t i = 0; i < kParameters; ++i) {
-      EXPECT_EQ(gradients[i], static_cast<float>(100 * step + 2 - i / 2)) << i;
+      const std::size_t expected = 100 * step + 2 - i / 2;
+      EXPECT_EQ(gradients[i], static_cast<float>(expected)) << i;
     }
     EXPECT_EQ(reducer->stats().steps, step + 1);
   }

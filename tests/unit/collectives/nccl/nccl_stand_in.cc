@@ -191,6 +191,7 @@ bool device_is_stuck(int device) {
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): the names of NCCL
 extern "C" {
 
 Status ncclGetVersion(int* version) {
@@ -324,5 +325,6 @@ Status ncclGroupEnd() {
   return issue_all(std::exchange(grouped, {}));
 }
 }
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace c10dd::stand_in

@@ -18,7 +18,9 @@ using test::open_groups;
 using test::over_nccl;
 using test::run_ranks;
 
+// NOLINTNEXTLINE(readability-identifier-naming): a name of the CUDA driver, as the next
 extern "C" int cuStreamCreate(void** stream, unsigned flags);
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int cuStreamDestroy_v2(void* stream);
 
 /// A stream of the test.

@@ -28,13 +28,13 @@ class RetirementTest : public test::NcclTest {
     Comm comm = nullptr;
     void* stream = nullptr;
     std::shared_ptr<int> kept = std::make_shared<int>();
-    Retired retired(Retirement& retirement, const CudaDevice& device) const {
+    Retired retired(Retirement& all, const CudaDevice& device) const {
       return {.library = &nccl_library(),
               .device = &device,
               .comm = comm,
               .stream = stream,
               .kept = kept,
-              .reserved = retirement.reserve(device)};
+              .reserved = all.reserve(device)};
     }
   };
   static Alone alone(int device) {
