@@ -14,7 +14,6 @@
 #include "client/internal/daemon_membership.h"
 #include "client/internal/fork_guard.h"
 #include "client/internal/local_address.h"
-#include "client/internal/random_number.h"
 #include "client/internal/recorder.h"
 #include "client/internal/throw_failure.h"
 #include "client/internal/url.h"
@@ -22,6 +21,7 @@
 #include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/random.h"
 #include "protocol/wording.h"
 
 namespace c10dd {
@@ -40,10 +40,10 @@ std::string host_name() {
 client::CoreOptions core_options(const client::Url& url, const ClientOptions& options) {
   client::CoreOptions core;
   for (const client::HostPort& daemon : url.daemons) core.addresses.push_back(daemon.text());
-  core.seed = client::random_number();
+  core.seed = random_number();
   core.hello.version_min = kProtocolVersion;
   core.hello.version_max = kProtocolVersion;
-  core.hello.session = {client::random_number(), client::random_number()};
+  core.hello.session = {random_number(), random_number()};
   core.hello.job = url.job;
   core.hello.run = options.run;
   core.hello.host = options.host.empty() ? host_name() : options.host;

@@ -11,7 +11,6 @@
 
 #include "client/client.h"
 #include "client/internal/local_address.h"
-#include "client/internal/random_number.h"
 #include "client/internal/throw_failure.h"
 #include "client/membership.h"
 #include "collectives/abortable_group.h"
@@ -24,6 +23,7 @@
 #include "protocol/address.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
+#include "protocol/random.h"
 
 namespace c10dd {
 namespace {
@@ -103,7 +103,7 @@ class IntroducingBootstrap final : public Bootstrap {
   const std::shared_ptr<Client> client_;
   const collectives::Exchange exchange_;
   const std::uint64_t pid_ = static_cast<std::uint64_t>(getpid());
-  const std::uint64_t number_ = client::random_number();
+  const std::uint64_t number_ = random_number();
   std::vector<ProcessAddress> processes_;
   std::uint64_t process_group_ = 0;
 };

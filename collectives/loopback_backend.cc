@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "collectives/agreement.h"
@@ -18,6 +17,7 @@
 #include "collectives/reduce.h"
 #include "collectives/wide_average.h"
 #include "collectives/wording.h"
+#include "protocol/random.h"
 
 namespace c10dd::collectives {
 namespace {
@@ -313,13 +313,8 @@ class LoopbackGroups {
 
  private:
   // Keys begin with a random text, so that find() returns null for a key from another process.
-  LoopbackGroups() {
-    std::random_device random;
-    process_ = format("{}-{}/", random(), random());
-  }
-
   std::mutex mutex_;
-  std::string process_;
+  const std::string process_ = format("{:016x}/", random_number());
   std::uint64_t next_ = 0;
   std::map<std::string, std::weak_ptr<LoopbackGroup>> groups_;
 };

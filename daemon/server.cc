@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <thread>
 
 #include "daemon/config/option_values.h"
@@ -25,6 +24,7 @@
 #include "protocol/address.h"
 #include "protocol/exit_codes.h"
 #include "protocol/limits.h"
+#include "protocol/random.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::daemon {
@@ -182,11 +182,9 @@ std::shared_ptr<core::RunClaim> Server::make_claim(const std::string& job, const
   };
   const auto alone = [this] { return host_->directory().fleet()->addresses().empty(); };
   const auto engine_works = [this] { return host_->not_ready().empty(); };
-  std::random_device random;
-  const std::uint64_t sessions = std::uint64_t{random()} << 32 | random();
   return std::make_shared<core::RunClaim>(
       shards_->first().host(),
-      core::RunClaim::Settings{job, run, sessions, later, alone, engine_works});
+      core::RunClaim::Settings{job, run, random_number(), later, alone, engine_works});
 }
 
 std::shared_ptr<TcpStoreListener> Server::tcpstore_listener(

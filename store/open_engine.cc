@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists the engines: for each, the URL scheme, the form of the URL, and the function that opens the
 // engine.
-#include <random>
 #include <string>
 
+#include "protocol/random.h"
 #include "store/engines.h"
 #include "store/fleet.h"
 #include "store/server_watch.h"
@@ -59,10 +59,7 @@ std::string known_forms() {
 }  // namespace
 
 std::uint64_t this_process() {
-  static const std::uint64_t drawn = [] {
-    std::random_device device;
-    return std::uint64_t{device()} << 32 | device();
-  }();
+  static const std::uint64_t drawn = random_number();
   return drawn;
 }
 

@@ -124,8 +124,9 @@ BANNED = [
            "a clock is read; pass now as an argument", CORES + ("store/*",),
            # They tell how long commits took, wait between two attempts, and limit how long a call blocks.
            but=("store/group_commit.cc", "store/rocks/room.cc", "store/redis/socket.cc")),
-    Banned(r"\brandom_device\b|\bs?rand\(|_distribution\b",
-           "randomness in a core; pass a seed and use the engine's bits", CORES),
+    Banned(r"\brandom_device\b|\brandom_number\b|\bs?rand\(|_distribution\b",
+           "randomness in a core; pass a seed and use the engine's bits", CORES,
+           ("protocol/random.*",)),
     Banned(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(",
            "sleep in a unit test; advance time or wait for a condition with a deadline",
            ("tests/unit/*",)),

@@ -17,6 +17,7 @@
 #include "client/internal/socket.h"
 #include "protocol/address.h"
 #include "protocol/limits.h"
+#include "protocol/random.h"
 
 namespace c10dd::run {
 namespace {
@@ -66,8 +67,7 @@ std::string address_towards(const client::Url& url, bool alone) {
 }
 
 std::string free_port() {
-  std::random_device device;
-  std::mt19937 random(device());
+  std::mt19937_64 random(random_number());
   const auto [low, high] = local_port_range();
   for (int tries = 0; tries < kPortTries; ++tries) {
     const std::uint32_t port = std::uniform_int_distribution(kFirstPort, kLastPort)(random);

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
-#include <random>
 
 #include "client/launcher/address.h"
 #include "client/launcher/command_line.h"
@@ -16,6 +15,7 @@
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/parse.h"
+#include "protocol/random.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::run {
@@ -323,10 +323,7 @@ std::string shown(const Words& words, const client::Environment& environment, co
 
 }  // namespace
 
-std::string random_name() {
-  std::random_device device;
-  return format("{:08x}", device());
-}
+std::string random_name() { return format("{:08x}", static_cast<std::uint32_t>(random_number())); }
 
 void refuse(const std::string& text) { throw Fatal(exit_code::kUsage, text); }
 

@@ -13,11 +13,11 @@
 #include "client/errors.h"
 #include "client/internal/boot_time.h"
 #include "client/internal/fork_guard.h"
-#include "client/internal/random_number.h"
 #include "client/internal/start_thread.h"
 #include "client/proxy/proxied_connection.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/random.h"
 #include "protocol/wording.h"
 
 namespace c10dd::proxy {
@@ -149,8 +149,8 @@ void Proxy::Shell::serve(Tcp::socket local) {
   ++sums_.accepted;
   client::CoreOptions options;
   options.addresses = settings_.daemons;
-  options.seed = client::random_number();
-  options.hello.session = {client::random_number(), client::random_number()};
+  options.seed = random_number();
+  options.hello.session = {random_number(), random_number()};
   options.hello.job = settings_.job;
   options.hello.run = settings_.run;
   options.hello.host = settings_.host;

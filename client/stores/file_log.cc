@@ -14,8 +14,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "client/internal/random_number.h"
 #include "protocol/format.h"
+#include "protocol/random.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::client {

@@ -23,6 +23,7 @@ struct Origin {
   Access role = Access::admin;
   std::uint32_t listener = 0;
   std::uint64_t connection = 0;  ///< connection id; one heartbeat counts for all sessions on it
+  bool fleeting = false;         ///< Hello::fleeting: a client of TCPStore, or a RunClaim
 };
 
 /// The identity of one request inside its session.

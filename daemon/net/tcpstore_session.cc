@@ -6,7 +6,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <random>
 #include <utility>
 
 #include "daemon/core/host/job_host.h"
@@ -15,6 +14,7 @@
 #include "daemon/net/framed_session.h"
 #include "daemon/shard/shard.h"
 #include "protocol/limits.h"
+#include "protocol/random.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -23,11 +23,7 @@ namespace {
 constexpr std::chrono::milliseconds kAmbiguous{100};
 
 /// Returns an ID that no other session has.
-SessionId random_session() {
-  std::random_device random;
-  const auto number = [&] { return std::uint64_t{random()} << 32 | random(); };
-  return {number(), number()};
-}
+SessionId random_session() { return {random_number(), random_number()}; }
 
 class TcpStoreSession final : public core::ReplySink,
                               public FramedSession,

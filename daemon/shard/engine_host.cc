@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
-#include <random>
 
 #include "daemon/core/directory/directory_rows.h"
 #include "daemon/shard/event_log.h"
 #include "daemon/shard/log_line.h"
 #include "daemon/shard/shards.h"
 #include "protocol/format.h"
+#include "protocol/random.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
@@ -23,11 +23,6 @@ constexpr std::chrono::milliseconds kReopenMin{100};
 constexpr std::chrono::milliseconds kReopenMax{2000};
 constexpr std::chrono::seconds kWatchInterval{1};
 constexpr std::chrono::seconds kCommitAge{5};  // if a commit takes longer, the daemon is not ready
-
-std::uint64_t random_number() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
 
 core::Directory::Limits limits_of(const Options& options) {
   core::Directory::Limits limits;

@@ -2,13 +2,13 @@
 #include "daemon/shard/fleet_host.h"
 
 #include <boost/asio/post.hpp>
-#include <random>
 #include <thread>
 
 #include "daemon/config/version.h"
 #include "daemon/shard/log_line.h"
 #include "daemon/shard/shards.h"
 #include "protocol/format.h"
+#include "protocol/random.h"
 #include "protocol/wording.h"
 
 namespace c10dd::daemon {
@@ -21,11 +21,7 @@ std::string address_of(const store::DaemonFacts& daemon) {
                                   : daemon.addresses.front();
 }
 
-native::RelayKey random_key() {
-  std::random_device random;
-  const auto number = [&] { return std::uint64_t{random()} << 32 | random(); };
-  return {number(), number()};
-}
+native::RelayKey random_key() { return {random_number(), random_number()}; }
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "protocol/random.h"
 #include "tests/bench/group_crowd.h"
 #include "tests/bench/network.h"
 #include "tests/bench/scenarios.h"
@@ -25,7 +26,7 @@ constexpr std::chrono::milliseconds kRestMax{500};
 
 /// Between the heartbeats it may happen at any time.
 Clock::duration any_time() {
-  static std::mt19937 random(std::random_device{}());
+  static std::mt19937_64 random(random_number());
   return std::chrono::milliseconds(
       std::uniform_int_distribution<std::int64_t>(0, kRestMax.count())(random));
 }

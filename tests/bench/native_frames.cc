@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/bench/native_frames.h"
 
-#include <random>
 #include <stdexcept>
 #include <string>
 
 #include "protocol/limits.h"
+#include "protocol/random.h"
 
 namespace c10dd::bench {
 
@@ -17,12 +17,6 @@ Hello new_session() {
   hello.run = run;
   hello.host = "bench";
   return hello;
-}
-
-std::uint64_t random_number() {
-  static std::random_device random;
-  const std::uint64_t high = random();
-  return (high << 32) | random();
 }
 
 std::optional<native::Frame<native::ReplyHeader>> cut_success(std::string_view in) {

@@ -7,14 +7,13 @@
 #include <string_view>
 
 #include "protocol/native_wire.h"
+#include "protocol/random.h"
 
 namespace c10dd::bench {
 
 /// The hello of a session that never was, in the job "bench" and a run of this process: a daemon
 /// that was running erases the run when its sessions have ended and --run-grace is over.
 Hello new_session();
-
-std::uint64_t random_number();
 
 /// The first reply of `in`, or nothing while it is incomplete. Throws std::runtime_error with the
 /// text of a failure.

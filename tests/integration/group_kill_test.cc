@@ -20,6 +20,7 @@
 #include "client/client.h"
 #include "client/membership.h"
 #include "collectives/process_group.h"
+#include "protocol/random.h"
 #include "tests/integration/daemon_process.h"
 #include "tests/unit/slowdown.h"
 
@@ -153,7 +154,7 @@ class GroupKill : public testing::TestWithParam<Where> {};
 TEST_P(GroupKill, EverySurvivorLearnsInHalfASecondWhoWasKilled) {
   test::DaemonProcess daemon("memory:");
   daemon.start();
-  std::mt19937_64 random(kills() == 3 ? 11 : std::random_device{}());
+  std::mt19937_64 random(kills() == 3 ? 11 : random_number());
   double slowest = 0;
   double slowest_next = 0;
   for (int round = 0; round < kills(); ++round) {

@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
-#include <random>
 
+#include "protocol/random.h"
 #include "tests/torture/conductor.h"
 #include "tests/torture/worker.h"
 
@@ -40,7 +40,7 @@ CommandLine parse(int argc, char** argv) {
   s.daemon.program = std::filesystem::path(s.program).replace_filename("c10dd");
   s.daemon.engine = "rocksdb:DIR";
   s.daemon.durability = "fsync";
-  s.seed = std::random_device()();
+  s.seed = random_number();
   line.parent = std::filesystem::temp_directory_path();
   CLI::App app{"Kills the daemon under load, again and again, and checks what its clients saw.",
                "c10dd-torture"};

@@ -5,7 +5,6 @@
 // missing from the revision on at which it was missing.
 #include <functional>
 #include <map>
-#include <random>
 #include <set>
 #include <utility>
 
@@ -17,6 +16,7 @@
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/parse.h"
+#include "protocol/random.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
@@ -162,9 +162,9 @@ class EtcdServer final : public StoreServer {
 
   Result<std::uint64_t> queue_push(const std::string& key, std::string_view value,
                                    Limit limit) override {
-    std::random_device device;  // items of one queue need different names
+    // Items of one queue need different names.
     const std::string item =
-        format("{}{:08x}{:08x}{:08x}{:08x}", queue_of(key), device(), device(), device(), device());
+        format("{}{:016x}{:016x}", queue_of(key), random_number(), random_number());
     const Range items = with_prefix(queue_of(key));
     const auto done = transact({}, {put_op(item, value), range_op(items, Content::number)}, {},
                                {.operations = 2, .ranges = {items}}, limit);

@@ -3,7 +3,6 @@
 // are those that PyTorch's clients see: /key, or /prefix/key with a PrefixStore.
 #include <algorithm>
 #include <mutex>
-#include <random>
 #include <thread>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/parse.h"
+#include "protocol/random.h"
 #include "protocol/wording.h"
 
 namespace c10dd::client::tcp {
@@ -34,8 +34,7 @@ Failure unsupported(const std::string& what) {
 
 /// Returns a text that no value is equal to.
 std::string unlikely_text() {
-  std::random_device device;
-  return format("c10dd {:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+  return format("c10dd {:016x}{:016x}", random_number(), random_number());
 }
 
 class TcpServer final : public StoreServer {

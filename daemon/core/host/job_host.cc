@@ -432,7 +432,7 @@ std::vector<std::pair<std::string, std::size_t>> JobHost::fleeting_in(std::strin
     if (!slot->serving || slot->name != job) continue;
     const auto count = std::ranges::count_if(slot->attached, [](const auto& entry) {
       const Origin& from = entry.second->from;
-      return from.role == Access::use && from.connection != 0;  // a RunClaim has no connection
+      return from.fleeting && from.connection != 0;  // a RunClaim has no connection
     });
     if (count > 0) all.emplace_back(slot->run, static_cast<std::size_t>(count));
   }

@@ -200,7 +200,7 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
   Origin from;
   from.session = hello.session;
   from.connection = request.connection;
-  if (hello.fleeting) from.role = Access::use;
+  from.fleeting = hello.fleeting;
   const AttachmentRef attachment =
       std::make_shared<Attachment>(Attachment{std::move(from), request.channel, request.sink});
   Effects effects = slot->job->apply(attachment->from, {request.sequence, 0, 0, 0}, hello, now());

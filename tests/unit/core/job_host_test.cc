@@ -96,8 +96,8 @@ TEST(JobHost, AFleetingSessionEndsWithItsConnection) {
   });
   world.settle();
   EXPECT_EQ(sink->take(), Lines{"1:hello ok"});
-  EXPECT_EQ(sink->attachment->from.role, Access::use);
-  EXPECT_EQ(other->attachment->from.role, Access::admin);
+  EXPECT_TRUE(sink->attachment->from.fleeting);
+  EXPECT_FALSE(other->attachment->from.fleeting);
   EXPECT_EQ(sink->job->job->stats().sessions_known, 2U);
   world.loops[0]->turn([&] { world.host().detach(sink->job, sink->attachment); });
   EXPECT_EQ(sink->job->job->stats().sessions_known, 1U);

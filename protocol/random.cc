@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not std::random_device: that of GCC 12 needs a newer C library than the Python package promises.
-#include "client/internal/random_number.h"
+#include "protocol/random.h"
 
 #include <sys/random.h>
 
 #include "protocol/error.h"
 
-namespace c10dd::client {
+namespace c10dd {
 
 std::uint64_t random_number() {
   std::uint64_t number = 0;
@@ -16,4 +16,4 @@ std::uint64_t random_number() {
   return number;
 }
 
-}  // namespace c10dd::client
+}  // namespace c10dd

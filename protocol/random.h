@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-namespace c10dd::client {
+namespace c10dd {
 
 /// Returns 64 random bits from the system. Thread-safe.
 std::uint64_t random_number();
 
-}  // namespace c10dd::client
+}  // namespace c10dd
