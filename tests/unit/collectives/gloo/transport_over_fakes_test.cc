@@ -151,9 +151,14 @@ TEST(TransportOverFakes, ABufferWithTwoReceivesKnowsWhichOneIsLeft) {
 }
 
 TEST(TransportOverFakes, ADeadlineIsThatOfTheRunningCollective) {
-  World0 world;
-  world.network.deliver(1, slot_of(kWork), FakeBytes(8));
-  if (!world.collective({1}, 200ms, 6).get()) GTEST_SKIP() << "this machine stands still";
+  std::unique_ptr<World0> in_time;
+  for (int tries = 0; tries < 20 && !in_time; ++tries) {  // again if this machine stands still
+    in_time = std::make_unique<World0>();
+    in_time->network.deliver(1, slot_of(kWork), FakeBytes(8));
+    if (!in_time->collective({1}, 200ms, 6).get()) in_time.reset();
+  }
+  ASSERT_TRUE(in_time);
+  World0& world = *in_time;
   auto next = world.collective({1}, 1h, 7);
   EXPECT_NE(next.wait_for(300ms), std::future_status::ready) << "of the one before";
   EXPECT_EQ(text_of(world.transport->stopped()), "not stopped");

@@ -196,19 +196,28 @@ TEST_F(LaneTest, ALaneThatIsClosedIsFinalizedAndNotAborted) {
 }
 
 TEST_F(LaneTest, TheDeadlineOfALaterOperationCountsAndThatOfAnEndedOneDoesNot) {
-  TwoLanes two;
-  LaneCall early[2] = {{0, 1.0F}, {1, 1.0F}};
-  two.start(1, early[1]);
-  two.start(0, early[0]);
-  EXPECT_EQ(early[0].end.code(), Code::ok);
-  LaneCall brief[2] = {{0, 1.0F}, {1, 1.0F}};
-  brief[0].within(300ms);
-  for (Rank rank = 0; rank < 2; ++rank) two.start(rank, brief[rank]);
-  const bool in_time = brief[0].end.code() == Code::ok;
-  if (!in_time) GTEST_SKIP() << "this machine stands still";
+  struct Lanes {
+    LaneCall brief[2] = {{0, 1.0F}, {1, 1.0F}};
+    TwoLanes two;
+  };
+  std::unique_ptr<Lanes> lanes;
+  for (int tries = 0; tries < 20 && !lanes; ++tries) {  // again if this machine stands still
+    lanes = std::make_unique<Lanes>();
+    LaneCall early[2] = {{0, 1.0F}, {1, 1.0F}};
+    lanes->two.start(1, early[1]);
+    lanes->two.start(0, early[0]);
+    EXPECT_EQ(early[0].end.code(), Code::ok);
+    EXPECT_EQ(early[1].end.code(), Code::ok);
+    lanes->brief[0].within(300ms);
+    for (Rank rank = 0; rank < 2; ++rank) lanes->two.start(rank, lanes->brief[rank]);
+    if (lanes->brief[0].end.code() != Code::ok) lanes.reset();
+  }
+  ASSERT_TRUE(lanes);
+  TwoLanes& two = lanes->two;
   LaneCall waits(0, 1.0F);
   two.start(0, waits);
-  EXPECT_TRUE(await([&] { return Worker::Clock::now() > brief[0].operation.deadline + 20ms; }));
+  EXPECT_TRUE(
+      await([&] { return Worker::Clock::now() > lanes->brief[0].operation.deadline + 20ms; }));
   EXPECT_FALSE(waits.end.has_ended()) << waits.end.text();
   LaneCall late(0, 1.0F);
   late.operation.sequence = 8;

@@ -243,6 +243,7 @@ Status ncclCommAbort(Comm comm) {
   ++control.aborts_begun;
   std::unique_lock lock(world_mutex());
   world_changed().wait_for(lock, std::chrono::milliseconds(control.abort_ms), [] { return false; });
+  while (control.aborts_hang) world_changed().wait_for(lock, std::chrono::milliseconds(1));
   comm->aborting = true;
   world_changed().notify_all();
   world_changed().wait(lock, [&] { return !device_is_stuck(comm->device); });

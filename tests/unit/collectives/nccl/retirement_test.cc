@@ -178,6 +178,18 @@ TEST_F(OpeningTest, OneThatIsNeverConnectedHoldsUpNoOther) {
   EXPECT_EQ(nccl_library().api().abort(*other), Status::success);
 }
 
+TEST_F(OpeningTest, TheDeviceOfOneThatIsGivenUpIsNotFreeBeforeItIsAborted) {
+  const int aborts = nccl.aborts_begun;
+  nccl.aborts_hang = true;
+  const Result<Comm> late = open(first_of(2), 50ms);
+  ASSERT_FALSE(late);
+  EXPECT_TRUE(await([&] { return nccl.aborts_begun == aborts + 1; }));
+  Retirement& retirement = Retirement::instance();
+  EXPECT_FALSE(retirement.await_free(cuda_device(0), Clock::now()));
+  nccl.aborts_hang = false;
+  EXPECT_TRUE(retirement.await_free(cuda_device(0), Clock::now() + 60s));
+}
+
 TEST_F(OpeningTest, ACallThatFailsIsNamedAndLeavesNothing) {
   const auto kept = std::make_shared<int>();
   const int aborts = nccl.aborts_begun;

@@ -57,6 +57,7 @@ struct NcclControl {
   /// How long ncclCommAbort takes. It also waits until all communicators of its device that have an
   /// operation that is stuck are being aborted, as the real one does.
   std::atomic<int> abort_ms = 0;
+  std::atomic<bool> aborts_hang = false;  ///< ncclCommAbort waits until it is false
 
   std::atomic<int> live_comms = 0;  ///< that were neither destroyed nor aborted
   std::atomic<int> ids_made = 0;
