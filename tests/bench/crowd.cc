@@ -231,7 +231,7 @@ void Crowd::beat() {
     Bytes ping;
     native::encode_request(ping, header, Ping{});
     for (std::size_t i = slice_; i < greeted_; i += kSlices) {
-      Ping& ping_state = pings_[i];
+      PingState& ping_state = pings_[i];
       ping_state.skipped = std::exchange(ping_state.asked, false) && !ping_state.skipped;
       if (!ping_state.skipped) lines_[i]->send(ping);
     }

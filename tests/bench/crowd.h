@@ -71,11 +71,11 @@ class Crowd {
   unsigned members_;
   std::uint64_t name_;  // of the sessions
   std::vector<std::unique_ptr<Line>> lines_;
-  struct Ping {
+  struct PingState {
     bool asked = false;    ///< since the last answer or time to beat
     bool skipped = false;  ///< the last heartbeat was
   };
-  std::vector<Ping> pings_;  // of the lines
+  std::vector<PingState> pings_;  // of the lines
   bool beats_ = false;
   std::size_t greeted_ = 0;  // of the lines; these may beat
   Descriptor epoll_;
