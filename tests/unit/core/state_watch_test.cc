@@ -66,7 +66,8 @@ TEST(StateWatch, ALowerNumberIsALossThatAllAreTold) {
 TEST(StateWatch, AnotherIncarnationIsALoss) {
   StateWatch erased = known();
   EXPECT_EQ(erased.read(reading(0, "", 0)), Verdict::rolled_back);
-  EXPECT_NE(erased.rolled_back().find("none, but 0000000000000001"), std::string::npos)
+  EXPECT_NE(erased.rolled_back().find("incarnation none instead of 0000000000000001"),
+            std::string::npos)
       << erased.rolled_back();
   StateWatch replaced = known();
   EXPECT_EQ(replaced.read(reading(100, kTwo)), Verdict::rolled_back);
