@@ -80,7 +80,7 @@ TEST(ProcessGroup, UnknownBackendSaysWhereItWasLookedFor) {
   setenv("C10DD_BACKEND_PATH", "/no/such/folder:/nor/this", 1);
   const std::string error = error_of_opening({.backend = "nosuch"});
   unsetenv("C10DD_BACKEND_PATH");
-  EXPECT_TRUE(contains(error, "no libc10dd_nosuch.so in /no/such/folder, /nor/this, ")) << error;
+  EXPECT_TRUE(contains(error, "no file libc10dd_nosuch.so in /no/such/folder, /nor/this, ")) << error;
   EXPECT_TRUE(contains(error, "/lib, ")) << error;
   EXPECT_TRUE(contains(error, "C10DD_BACKEND_PATH")) << error;
 }
