@@ -6,12 +6,9 @@
 #include <algorithm>
 
 #include "daemon/core/host/commit_gate.h"
-#include "daemon/core/host/volatile_number.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
-#include "protocol/limits.h"
-#include "protocol/utf8.h"
 
 namespace c10dd::core {
 namespace {
@@ -57,30 +54,9 @@ struct EffectsCleaner {
 
 }  // namespace
 
-JobSlot::JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its)
-    : owner(of),
-      name(std::move(job_name)),
-      run(std::move(run_name)),
-      number(its),
-      is_volatile(is_volatile_number(its)) {}
-
-JobSlot::~JobSlot() = default;
-
-std::string described(const JobSlot& slot) {
-  const std::string run =
-      slot.run.empty() ? "" : format(" run \"{}\"", printable(slot.run, limits::kNameShown));
-  return format("job \"{}\"{} (number {})", printable(slot.name, limits::kNameShown), run,
-                slot.number);
-}
-
 JobHost::JobHost(HostLoop& loop, Shell& shell, JobDirectory& directory, GrowthGate& growth,
                  Settings settings)
-    : loop_(loop),
-      shell_(shell),
-      directory_(directory),
-      growth_(growth),
-      settings_(std::move(settings)),
-      time_(loop.now()) {}
+    : context_{*this, loop, shell, directory, growth, std::move(settings), JobTime(loop.now())} {}
 
 JobHost::~JobHost() = default;
 
@@ -96,10 +72,11 @@ Submitted JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, c
   // reply would go to the newer connection, and the client would mistake this reply for the reply
   // to the repeated request.
   if (attachment->ended() || slot->moving) return Submitted::ignored;
-  const std::optional<Failure> no_room = growth_.refuses(request, !slot->is_volatile);
+  const std::optional<Failure> no_room = context_.growth.refuses(request, !slot->is_volatile);
   const EffectsCleaner cleaner{effects_};
   effects_.rows.keep(!slot->is_volatile || planted(Planted::plain_rows_stored));
-  slot->job->apply(attachment->from, call, request, now(), no_room ? &*no_room : nullptr, effects_);
+  slot->job->apply(attachment->from, call, request, context_.now(), no_room ? &*no_room : nullptr,
+                   effects_);
   perform(slot, effects_, attachment, call.sequence);
   return effects_.blocked ? Submitted::blocked : Submitted::answered;
 }
@@ -108,7 +85,7 @@ void JobHost::heard(const JobRef& slot, std::uint64_t connection) {
   if (!mine(slot)) {
     slot->owner.loop().post([slot, connection] { slot->owner.heard(slot, connection); });
   } else if (!slot->dropped) {
-    slot->job->heard(connection, now());
+    slot->job->heard(connection, context_.now());
   }
 }
 
@@ -127,10 +104,10 @@ bool JobHost::spent(const JobRef& job) const {
 /// step, and null if something else has caused it.
 void JobHost::perform(const JobRef& slot, Effects& effects, const AttachmentRef& by,
                       std::uint64_t sequence) {
-  shell_.performed(*slot, effects, by ? &by->from : nullptr, sequence);
+  context_.shell.performed(*slot, effects, by ? &by->from : nullptr, sequence);
   if (effects.rows.keeps()) slot->rows.append(effects.rows);
   const bool changed = effects.revision > slot->gate->stamp().revision;
-  if (changed && is_volatile(*slot)) {  // no row goes to the engine: no reply waits
+  if (changed && context_.is_volatile(*slot)) {  // no row goes to the engine: no reply waits
     slot->gate->committed(effects.revision);
     slot->job->durable(effects.revision);
   }
@@ -174,7 +151,7 @@ void JobHost::touch_quietly(const JobRef& slot) {
 // batch includes these rows.
 void JobHost::end_turn() {
   check_lease();
-  fire_deadlines(time_.end_turn(loop_.now()));
+  fire_deadlines(context_.time.end_turn(context_.loop.now()));
   restore_pieces();
   start_batch();
   touched_.swap(spare_touched_);
@@ -186,15 +163,10 @@ void JobHost::end_turn() {
   foreign_use_ = {};
 }
 
-bool JobHost::lease_holds() const {
-  if (!engine_ || !engine_->in_fleet || planted(Planted::lease_ignored)) return true;
-  return loop_.boot_now() < fleet_.lease_end;
-}
-
 /// Drops all jobs if the lease does not hold: other daemons may take them over now, so no reply may
 /// leave that a client takes for a sign of life from the owner of its job.
 void JobHost::check_lease() {
-  if (jobs_.empty() || lease_holds()) return;
+  if (jobs_.empty() || context_.lease_holds()) return;
   drop_stored("this daemon could not renew its lease on the shared engine");
 }
 
@@ -212,7 +184,7 @@ void JobHost::end_turn_of(const JobRef& slot) {
   slot->use = {};
   if (!slot->serving) return;
   if (std::exchange(slot->changed, false)) {
-    if (is_volatile(*slot)) {
+    if (context_.is_volatile(*slot)) {
       slot->job->append_reply_rows(slot->rows);
       empty(slot->rows);
     }
@@ -229,7 +201,8 @@ void JobHost::end_turn_of(const JobRef& slot) {
 void JobHost::count_bytes(const JobRef& slot, const JobStats& stats) {
   const std::size_t bytes = stats.bytes + stats.queue_bytes + stats.history_bytes;
   if (bytes == slot->bytes) return;
-  growth_.add_bytes(static_cast<std::int64_t>(bytes) - static_cast<std::int64_t>(slot->bytes));
+  context_.growth.add_bytes(static_cast<std::int64_t>(bytes) -
+                            static_cast<std::int64_t>(slot->bytes));
   slot->bytes = bytes;
 }
 
@@ -246,9 +219,9 @@ std::size_t JobHost::waiting() const {
 /// job that needs it. Does nothing in four cases: a batch is in flight, the engine is not open, the
 /// engine is volatile, or CommitPace waits for more requests.
 void JobHost::start_batch() {
-  if (batch_in_flight_ || !engine_ || engine_->is_volatile) return;
+  if (batch_in_flight_ || !context_.engine || context_.engine->is_volatile) return;
   const std::size_t requests = waiting();
-  if (!pace_.ready(loop_.now(), requests)) return;
+  if (!pace_.ready(context_.loop.now(), requests)) return;
   store::CommitBatch batch;
   std::size_t written = 0;
   for (const JobRef& slot : touched_) {
@@ -270,15 +243,15 @@ void JobHost::start_batch() {
     }
   }
   if (batch.jobs.empty() && batch.confirms.empty()) return;
-  growth_.add_written(written);
+  context_.growth.add_written(written);
   batch.number = ++batch_;
   batch_in_flight_ = true;
   to_answer_ = requests;
-  shell_.commit(std::move(batch));
+  context_.shell.commit(std::move(batch));
 }
 
 void JobHost::committed(std::uint64_t generation, const store::CommitResult& result) {
-  if (engine_ && engine_->generation == generation) finish_batch(result);
+  if (context_.is_open(generation)) finish_batch(result);
 }
 
 void JobHost::finish_batch(const store::CommitResult& result) {
@@ -294,7 +267,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
       if (!planted(Planted::committed_reply_kept)) touch(slot);
       return;
     }
-    shell_.report(slot.get(), CommitFailed{outcome});
+    context_.shell.report(slot.get(), CommitFailed{outcome});
     if (outcome == store::Outcome::unknown) {
       lost = "a commit has an unknown outcome" + (result.why.empty() ? "" : ": " + result.why);
     }
@@ -323,19 +296,19 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
   }
   if (!lost.empty()) {  // it may lack rows of the jobs in memory, so all jobs are reloaded
-    const std::uint64_t generation = engine_->generation;
+    const std::uint64_t generation = context_.engine->generation;
     engine_lost(lost);
-    return shell_.lose_engine(generation, lost, rolled_back);
+    return context_.shell.lose_engine(generation, lost, rolled_back);
   }
-  if (rows > 0) shell_.report(nullptr, BatchCommitted{rows, result.took});
-  pace_.ended(loop_.now(), result.took, to_answer_, waiting());
+  if (rows > 0) context_.shell.report(nullptr, BatchCommitted{rows, result.took});
+  pace_.ended(context_.loop.now(), result.took, to_answer_, waiting());
 }
 
 /// Sends the replies that the commit gate has released, except to attachments that have ended.
 void JobHost::release(const JobRef& slot) {
   slot->gate->take_released(spare_replies_);
   for (OutgoingReply& reply : spare_replies_) {
-    shell_.released(reply);
+    context_.shell.released(reply);
     AttachmentRef to = std::move(reply.attachment);
     if (to == nullptr) continue;
     if (const auto refused = slot->refused.extract(to->refusal)) {
@@ -351,7 +324,7 @@ void JobHost::release(const JobRef& slot) {
     if (planted(Planted::stamp_too_new)) stamp.revision = slot->job->revision();
     if (to_flush_.empty() || to_flush_.back() != to->sink) to_flush_.push_back(to->sink);
     to->sink->deliver(to->channel, reply, stamp);
-    if (reply.op == Goodbye::op.code) end(slot, to);
+    if (reply.op == Goodbye::op.code) slot->end(to, context_.loop.now());
   }
   const bool mostly_unused = spare_replies_.size() < spare_replies_.capacity() / 4;
   spare_replies_.clear();
@@ -370,15 +343,15 @@ void JobHost::watch_deadline(const JobRef& slot) {
 }
 
 std::optional<SteadyTime> JobHost::next_wake() const {
-  const SteadyTime clock = loop_.now();
+  const SteadyTime clock = context_.loop.now();
   if (!loading_.empty()) return clock;
   std::optional<SteadyTime> next = pace_.until();
-  if (engine_ && engine_->in_fleet && !jobs_.empty() && lease_holds()) {
-    const SteadyTime at = clock + (fleet_.lease_end - loop_.boot_now());
+  if (context_.in_fleet() && !jobs_.empty() && context_.lease_holds()) {
+    const SteadyTime at = clock + (context_.fleet.lease_end - context_.loop.boot_now());
     next = next ? std::min(*next, at) : at;
   }
-  if (!deadlines_.empty() && !draining_) {
-    const Duration left = deadlines_.begin()->first - time_.now(clock);
+  if (!deadlines_.empty() && !context_.draining) {
+    const Duration left = deadlines_.begin()->first - context_.time.now(clock);
     const SteadyTime at = clock + std::clamp(left, Duration::zero(), JobTime::kTurnInterval);
     next = next ? std::min(*next, at) : at;
   }
@@ -386,8 +359,8 @@ std::optional<SteadyTime> JobHost::next_wake() const {
 }
 
 void JobHost::drain() {
-  draining_ = true;
-  time_.stand_still(loop_.now());
+  context_.draining = true;
+  context_.time.stand_still(context_.loop.now());
 }
 
 std::size_t JobHost::unfinished() const {
@@ -413,7 +386,7 @@ JobReport report_on(const JobSlot& slot, SteadyTime now) {
 std::vector<JobReport> JobHost::reports() const {
   std::vector<JobReport> all;
   for (const auto& [number, slot] : jobs_) {
-    if (slot->serving) all.push_back(report_on(*slot, loop_.now()));
+    if (slot->serving) all.push_back(report_on(*slot, context_.loop.now()));
   }
   return all;
 }
@@ -443,7 +416,7 @@ std::vector<RunReport> JobHost::runs_of(std::string_view job) const {
   std::vector<RunReport> all;
   for (const auto& [number, slot] : jobs_) {
     if (!slot->serving || slot->name != job) continue;
-    all.push_back({report_on(*slot, loop_.now()), slot->job->details(job_time())});
+    all.push_back({report_on(*slot, context_.loop.now()), slot->job->details(context_.now())});
   }
   return all;
 }

@@ -25,45 +25,16 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "daemon/core/host/commit_pace.h"
-#include "daemon/core/host/growth_gate.h"
-#include "daemon/core/host/job_directory.h"
-#include "daemon/core/host/job_slot.h"
-#include "daemon/core/host/job_time.h"
-#include "daemon/core/quotas.h"
-#include "store/commit_batch.h"
-#include "store/job_load.h"
+#include "daemon/core/host/host_context.h"
 
 namespace c10dd::core {
 
 /// What became of a request: its job has answered it, although the commit gate may still hold the
 /// reply; it is blocked in the job; or it was ignored and gets no reply.
 enum class Submitted : std::uint8_t { answered, blocked, ignored };
-
-/// Returns a failure with the code `unavailable`. Its `retry_after` asks the client to retry soon.
-Failure unavailable(std::string detail);
-
-/// The engine that is open.
-struct EngineState {
-  std::uint64_t generation = 0;   ///< number of times that an engine was opened
-  std::uint64_t incarnation = 0;  ///< of the state
-  bool shared = false;            ///< several daemons use the engine, so reads wait for ownership
-  bool is_volatile = false;       ///< the engine is in memory only, so it gets no rows
-  store::Precondition precondition = {};  ///< for claims: see core::Directory::precondition()
-  /// The daemon has joined a fleet: it serves jobs only while its lease holds, and other daemons
-  /// may own jobs.
-  bool in_fleet = false;
-};
-
-/// What a host learns of the fleet after each heartbeat.
-struct FleetNews {
-  SteadyTime lease_end;                ///< as FleetView::lease_end(), by HostLoop::boot_now()
-  std::vector<std::string> addresses;  ///< of all daemons, for clients
-  std::vector<std::string> others;     ///< of those that may serve when this one cannot
-};
 
 /// A hello that is on its way to its job.
 struct HelloRequest {
@@ -77,80 +48,18 @@ struct HelloRequest {
   std::string client = {};  ///< address of the client; empty: this daemon
 };
 
-// ---- events of a host, for metrics and the log -------------------------------------------------
-
-/// Event: a job was loaded, and the host now serves it.
-struct JobServed {};
-struct JobLoadFailed {
-  std::string reason;
-};
-/// Event: another daemon was silent for its lease, and this one claims its job.
-struct JobTakenOver {
-  std::string owner;
-  Epoch epoch = 0;            ///< of the silent owner
-  std::uint64_t process = 0;  ///< the silent owner
-};
-/// Event: from now on, the metrics show the job (`counted`), or do not show it any more.
-struct JobCounted {
-  bool counted = false;
-};
-/// Event: a batch with rows has ended, and its outcome is known.
-struct BatchCommitted {
-  std::size_t rows = 0;
-  Duration took{0};
-};
-/// Event: the rows of a job were not committed, or the job's ownership was not confirmed.
-struct CommitFailed {
-  store::Outcome outcome;
-};
-using HostEvent =
-    std::variant<JobServed, JobLoadFailed, JobTakenOver, JobCounted, BatchCommitted, CommitFailed>;
-
 class JobHost {
  public:
-  /// The functions that the host needs from the shell around it. Called on the loop's thread. An
-  /// implementation must not call the host directly: it must post the call to the loop.
-  class Shell {
-   public:
-    virtual ~Shell() = default;
-
-    /// Hands a batch to the engine. The result goes to JobHost::committed().
-    virtual void commit(store::CommitBatch batch) = 0;
-    /// Reads a job from the engine in pieces. The pieces of `load` go to JobHost::loaded().
-    virtual void load(const JobRef& slot, std::shared_ptr<store::JobLoad> load) = 0;
-    /// Makes the daemon `process` the owner of a job. The result goes to JobHost::handed_over().
-    virtual void hand_over(const JobRef& slot, std::uint64_t process) = 0;
-    /// Closes the failed engine of this generation, and opens the engine again. The host calls this
-    /// function after it has dropped its jobs. `rolled_back`: a job has found less in the engine
-    /// than was durable.
-    virtual void lose_engine(std::uint64_t generation, const std::string& why,
-                             bool rolled_back) = 0;
-    /// Reports that the rows of a job are damaged.
-    virtual void report_damage(const std::string& what) = 0;
-
-    /// Reports a step of a job. `from` and `sequence` name the request that caused the step. `from`
-    /// is null if something else caused it, for example a deadline.
-    virtual void performed(const JobSlot& slot, const Effects& effects, const Origin* from,
-                           std::uint64_t sequence) = 0;
-    /// Reports a reply that the commit gate has released, even if the host cannot send the reply
-    /// because its session is no longer attached.
-    virtual void released(const OutgoingReply& reply) = 0;
-    /// Reports an event; `slot` is null if the event concerns a batch.
-    virtual void report(const JobSlot* slot, const HostEvent& event) = 0;
-  };
-
-  struct Settings {
-    Quotas quotas;
-    std::string version;  ///< Welcome::daemon
-  };
+  using Shell = HostShell;
+  using Settings = HostSettings;
 
   /// All four references must outlive the host.
   JobHost(HostLoop& loop, Shell& shell, JobDirectory& directory, GrowthGate& growth,
           Settings settings);
   ~JobHost();
 
-  HostLoop& loop() { return loop_; }                    ///< Thread-safe.
-  const GrowthGate& growth() const { return growth_; }  ///< Thread-safe.
+  HostLoop& loop() { return context_.loop; }                    ///< Thread-safe.
+  const GrowthGate& growth() const { return context_.growth; }  ///< Thread-safe.
 
   // ---- for the connections of this loop
 
@@ -188,12 +97,12 @@ class JobHost {
   void engine_opened(const EngineState& engine) {
     if (engine.incarnation != incarnation_) durable_.clear();
     incarnation_ = engine.incarnation;
-    engine_ = engine;
+    context_.engine = engine;
   }
   /// Returns false if other daemons may take over the jobs of this one.
-  bool lease_holds() const;
+  bool lease_holds() const { return context_.lease_holds(); }
   /// Notes that a heartbeat of this daemon has reached the fleet.
-  void heard_from_fleet(FleetNews news) { fleet_ = std::move(news); }
+  void heard_from_fleet(FleetNews news) { context_.fleet = std::move(news); }
   /// Drops all jobs except volatile runs, and ends their sessions with the code `unavailable`.
   /// Discards the held replies, because the outcome of their commits is unknown. The clients
   /// reconnect and repeat the requests.
@@ -250,7 +159,7 @@ class JobHost {
   /// still. A client that has lost its connection cannot reconnect during the drain, so its session
   /// must not expire.
   void drain();
-  bool draining() const { return draining_; }
+  bool draining() const { return context_.draining; }
   /// Returns the number of held replies plus the number of rows not yet handed to the engine.
   std::size_t unfinished() const;
 
@@ -265,7 +174,7 @@ class JobHost {
   std::vector<RunReport> runs_of(std::string_view job) const;
   /// Returns all jobs, including those that are loading.
   const std::unordered_map<JobNumber, JobRef>& jobs() const { return jobs_; }
-  TimePoint job_time() const { return time_.now(loop_.now()); }
+  TimePoint job_time() const { return context_.now(); }
 
   /// Drops all references to jobs and connections.
   /// Called when the loop has ended.
@@ -273,11 +182,6 @@ class JobHost {
 
  private:
   bool mine(const JobRef& job) const { return &job->owner == this; }
-  /// Returns true if no row of the job goes to an engine, so that no reply waits for one.
-  bool is_volatile(const JobSlot& slot) const {
-    return slot.is_volatile || (engine_ && engine_->is_volatile);
-  }
-  TimePoint now() const { return job_time(); }
 
   // job_host.cc
   void perform(const JobRef& slot, Effects& effects, const AttachmentRef& by = nullptr,
@@ -305,7 +209,6 @@ class JobHost {
   void refuse(const std::shared_ptr<ReplySink>& sink, std::uint32_t channel, std::uint64_t sequence,
               Failure reason);
   void refuse(const JobSlot::Refused& refused, Failure reason);
-  static void end(const JobRef& slot, const AttachmentRef& attachment);
   void report_idle(const JobRef& slot, const JobStats& stats);
   void drop(const JobRef& slot, const Failure& reason);
   void drop_stored(const std::string& why);
@@ -320,7 +223,6 @@ class JobHost {
   void claim_decided(const JobRef& slot, const store::Holder& holder,
                      const ClaimDecision& decision);
   void give_up_load(const JobRef& slot, Failure refusal);
-  Failure cannot_serve(std::string why) const;
   void check_lease();
   void begin_volatile(const JobRef& slot);
   void restore_pieces();
@@ -328,13 +230,7 @@ class JobHost {
   void finish_load(const JobRef& slot, const Result<void>& result);
   Result<void> check_claim(const JobRef& slot, const store::Claim& claim) const;
 
-  HostLoop& loop_;
-  Shell& shell_;
-  JobDirectory& directory_;
-  GrowthGate& growth_;
-  const Settings settings_;
-  std::optional<EngineState> engine_;  ///< empty while no engine is open
-  FleetNews fleet_;
+  HostContext context_;
   std::uint64_t incarnation_ = 0;  ///< of the engine that was opened last
   /// In a fleet: of jobs that this daemon has served, the newest revision that was durable.
   std::unordered_map<JobNumber, Revision> durable_;
@@ -372,8 +268,6 @@ class JobHost {
   std::vector<InFlight> committing_;  ///< in the order of CommitBatch::jobs
   std::vector<JobRef> confirming_;    ///< in the order of CommitBatch::confirms
 
-  JobTime time_;
-  bool draining_ = false;
   TurnUse foreign_use_;  ///< requests and bytes in this turn for jobs of other hosts
 };
 

@@ -19,8 +19,9 @@ constexpr auto kDamagedPause = std::chrono::minutes(1);
 }  // namespace
 
 void JobHost::load(const JobRef& slot, std::optional<store::Holder> over) {
-  shell_.load(slot, std::make_shared<store::JobLoad>(
-                        slot->number, store::ClaimTerms{engine_->precondition, slot->entry, over}));
+  context_.shell.load(
+      slot, std::make_shared<store::JobLoad>(
+                slot->number, store::ClaimTerms{context_.engine->precondition, slot->entry, over}));
 }
 
 /// Handles the reply to a claim that the engine has refused: the job is gone, or another daemon
@@ -28,24 +29,25 @@ void JobHost::load(const JobRef& slot, std::optional<store::Holder> over) {
 void JobHost::refused_claim(const JobRef& slot, const store::ClaimReply& reply) {
   const auto* holder = std::get_if<store::Holder>(&reply);
   if (holder == nullptr) {
-    directory_.found_gone();
+    context_.directory.found_gone();
     return give_up_load(slot, unavailable(format("run \"{}\" of job \"{}\" was removed by another "
                                                  "daemon",
                                                  slot->run, slot->name)));
   }
-  directory_.decide_claim(*holder, loop_,
-                          [this, slot, holder = *holder,
-                           generation = engine_->generation](const ClaimDecision& decision) {
-                            const bool same = engine_ && engine_->generation == generation;
-                            if (same && !slot->dropped) claim_decided(slot, holder, decision);
-                          });
+  context_.directory.decide_claim(
+      *holder, context_.loop,
+      [this, slot, holder = *holder,
+       generation = context_.engine->generation](const ClaimDecision& decision) {
+        const bool same = context_.is_open(generation);
+        if (same && !slot->dropped) claim_decided(slot, holder, decision);
+      });
 }
 
 void JobHost::claim_decided(const JobRef& slot, const store::Holder& holder,
                             const ClaimDecision& decision) {
   if (decision.kind == ClaimDecision::Kind::take_over) {
-    shell_.report(slot.get(),
-                  JobTakenOver{decision.owner, holder.owner.epoch, holder.owner.process});
+    context_.shell.report(slot.get(),
+                          JobTakenOver{decision.owner, holder.owner.epoch, holder.owner.process});
     return load(slot, holder);
   }
   if (decision.kind == ClaimDecision::Kind::redirect) {
@@ -77,15 +79,15 @@ void JobHost::give_up_load(const JobRef& slot, Failure refusal) {
 void JobHost::begin_volatile(const JobRef& slot) {
   const Stamp start{slot->number, 1, 0};
   slot->epoch = start.epoch;
-  Quotas quotas = settings_.quotas;
+  Quotas quotas = context_.settings.quotas;
   quotas.history_changes = std::min(quotas.history_changes, limits::kVolatileHistoryChanges);
   slot->job = std::make_unique<Job>(slot->number, start, quotas);
   slot->gate = std::make_unique<CommitGate>(start, false);
-  finish_load(slot, slot->job->resume(now()));
+  finish_load(slot, slot->job->resume(context_.now()));
 }
 
 void JobHost::loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece) {
-  if (!engine_ || engine_->generation != generation || slot->dropped) return;
+  if (!context_.is_open(generation) || slot->dropped) return;
   if (planted(Planted::piece_lost) && !piece.last && slot->job) return;
   slot->pieces.push_back(std::move(piece));
   // The first piece puts the job into loading_. restore_pieces() keeps the job in loading_ while
@@ -110,15 +112,15 @@ void JobHost::restore_piece(const JobRef& slot) {
     if (const Result<void> whole = check_claim(slot, *claim); !whole) {
       return finish_load(slot, whole);
     }
-    const Stamp start{engine_->incarnation, claim->epoch, claim->revision};
+    const Stamp start{context_.engine->incarnation, claim->epoch, claim->revision};
     slot->epoch = planted(Planted::claim_lost) ? 0 : claim->epoch;
     slot->handed_over = claim->revision;
-    Quotas quotas = settings_.quotas;
-    if (engine_->in_fleet && !planted(Planted::short_takeover)) {
+    Quotas quotas = context_.settings.quotas;
+    if (context_.engine->in_fleet && !planted(Planted::short_takeover)) {
       quotas.takeover_grace = limits::kTakeoverGrace;
     }
     slot->job = std::make_unique<Job>(slot->number, start, quotas, claim->starts);
-    const bool confirm = engine_->shared && !planted(Planted::confirmation_skipped);
+    const bool confirm = context_.engine->shared && !planted(Planted::confirmation_skipped);
     slot->gate = std::make_unique<CommitGate>(start, confirm);
     slot->restored = {};
   }
@@ -129,7 +131,7 @@ void JobHost::restore_piece(const JobRef& slot) {
   Result<void> good = piece.claim ? slot->restored : Result<void>(piece.claim.error());
   if (good && !planted(Planted::resume_forgotten)) {
     const bool jumps = planted(Planted::clock_jumps_at_restart);
-    good = slot->job->resume(jumps ? now() - std::chrono::minutes(10) : now());
+    good = slot->job->resume(jumps ? context_.now() - std::chrono::minutes(10) : context_.now());
   }
   finish_load(slot, good);
 }
@@ -155,25 +157,25 @@ void JobHost::finish_load(const JobRef& slot, const Result<void>& result) {
   if (good) {
     slot->serving = true;
     touch(slot);
-    shell_.report(slot.get(), JobServed{});
-    shell_.report(slot.get(), JobCounted{true});
+    context_.shell.report(slot.get(), JobServed{});
+    context_.shell.report(slot.get(), JobCounted{true});
   } else {
     slot->load_failure = good.error().detail;
-    shell_.report(slot.get(), JobLoadFailed{slot->load_failure});
+    context_.shell.report(slot.get(), JobLoadFailed{slot->load_failure});
   }
   const bool damaged = good.has_error() && good.error().code == Code::malformed;
   if (damaged) {
-    shell_.report_damage(slot->load_failure);
-    slot->damaged_until = loop_.now() + kDamagedPause;
+    context_.shell.report_damage(slot->load_failure);
+    slot->damaged_until = context_.loop.now() + kDamagedPause;
     slot->job.reset();
     slot->gate.reset();
   }
   for (const auto& then : std::exchange(slot->when_loaded, {})) then();
   if (!good && !damaged) drop(slot, good.error());
   if (good.has_error() && good.error().code == Code::unavailable) {
-    const std::uint64_t generation = engine_->generation;
+    const std::uint64_t generation = context_.engine->generation;
     engine_lost(good.error().detail);
-    shell_.lose_engine(generation, good.error().detail, replaced);
+    context_.shell.lose_engine(generation, good.error().detail, replaced);
   }
 }
 

@@ -37,13 +37,13 @@ void JobHost::hand_over_moving() {
     const bool durable =
         slot->rows.empty() && slot->gate->stamp().revision >= slot->job->revision();
     if (!durable || slot->gate->held() > 0) return false;
-    shell_.hand_over(slot, slot->moving->process);
+    context_.shell.hand_over(slot, slot->moving->process);
     return true;
   });
 }
 
 void JobHost::handed_over(std::uint64_t generation, const JobRef& slot, const Result<void>& done) {
-  if (!engine_ || engine_->generation != generation || slot->dropped) return;
+  if (!context_.is_open(generation) || slot->dropped) return;
   if (done) {
     slot->moving->done = true;
     slot->refusal = moved_to(*slot);
@@ -54,7 +54,7 @@ void JobHost::handed_over(std::uint64_t generation, const JobRef& slot, const Re
     return drop(slot, *slot->refusal);
   }
   engine_lost(done.error().detail);  // it is not known who owns the job
-  shell_.lose_engine(generation, done.error().detail, false);
+  context_.shell.lose_engine(generation, done.error().detail, false);
 }
 
 /// Ends the move of a job that the host has dropped, if there is one.

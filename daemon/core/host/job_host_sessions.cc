@@ -10,24 +10,9 @@
 namespace c10dd::core {
 namespace {
 
-constexpr Duration kRetry = std::chrono::milliseconds(100);
 constexpr Duration kDrainRetry = std::chrono::milliseconds(200);  // the next daemon must start
 
 }  // namespace
-
-Failure unavailable(std::string detail) {
-  Failure reason = failure(Code::unavailable, std::move(detail));
-  reason.retry_after = kRetry;
-  return reason;
-}
-
-/// Returns the failure for clients of a daemon that cannot serve any job now. In a fleet it names
-/// the other daemons, which may serve meanwhile. A client stays with a daemon that names none.
-Failure JobHost::cannot_serve(std::string why) const {
-  Failure reason = unavailable(std::move(why));
-  reason.addresses = fleet_.others;
-  return reason;
-}
 
 void JobHost::refuse(const HelloRequest& request, Failure reason) {
   refuse(request.sink, request.channel, request.sequence, std::move(reason));
@@ -50,8 +35,8 @@ void JobHost::refuse(const JobSlot::Refused& refused, Failure reason) {
 }
 
 void JobHost::hello(HelloRequest request) {
-  if (draining_) {
-    Failure reason = cannot_serve("the daemon is shutting down");
+  if (context_.draining) {
+    Failure reason = context_.cannot_serve("the daemon is shutting down");
     reason.retry_after = kDrainRetry;
     return refuse(request, std::move(reason));
   }
@@ -65,34 +50,34 @@ void JobHost::hello(HelloRequest request) {
   auto located = [this, request = std::move(request)](const Result<JobLocation>& found) mutable {
     if (!found) {  // if the engine is not open, another daemon may serve the job
       Failure reason = found.error();
-      if (reason.code == Code::unavailable) reason.addresses = fleet_.others;
+      if (reason.code == Code::unavailable) reason.addresses = context_.fleet.others;
       return refuse(request, std::move(reason));
     }
     JobHost& owner = *found->host;
     if (&owner == this) return arrive(*found, std::move(request));
-    request.sink = std::make_shared<RemoteSink>(request.sink, loop_);
+    request.sink = std::make_shared<RemoteSink>(request.sink, context_.loop);
     request.on_open = [this, on_open = std::move(request.on_open)](
                           const JobRef& slot, const AttachmentRef& attachment) {
-      loop_.post([on_open, slot, attachment] { on_open(slot, attachment); });
+      context_.loop.post([on_open, slot, attachment] { on_open(slot, attachment); });
     };
     owner.loop().post([&owner, location = *found, request = std::move(request)]() mutable {
       owner.arrive(location, std::move(request));
     });
   };
-  directory_.locate(job, run, client, loop_, std::move(located));
+  context_.directory.locate(job, run, client, context_.loop, std::move(located));
 }
 
 void JobHost::lease_endpoint(const std::string& job, const LeaseEndpoint& request,
                              std::int64_t arrived_ns, std::function<void(const Reply&)> then) {
-  directory_.lease_endpoint(
-      job, request, loop_,
+  context_.directory.lease_endpoint(
+      job, request, context_.loop,
       [this, arrived_ns, then = std::move(then)](Result<EndpointLease> leased) {
         OutgoingReply reply;
         reply.op = LeaseEndpoint::op.code;
         reply.arrived_ns = arrived_ns;
         if (leased) reply.result = ReplyBody(std::move(*leased));
         if (!leased) reply.result = leased.error();
-        shell_.released(reply);
+        context_.shell.released(reply);
         then(reply.result);
       });
 }
@@ -104,20 +89,20 @@ JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
   JobRef& slot = jobs_[location.number];
   if (!slot) {
     slot = std::make_shared<JobSlot>(*this, job, run, location.number);
-    slot->quiet_since = loop_.now();
+    slot->quiet_since = context_.loop.now();
     by_name_[{slot->name, slot->run}] = slot;
     if (!planted(Planted::entry_ignored)) slot->entry = location.entry;
     slot->is_volatile ? begin_volatile(slot) : load(slot);
   }
   slot->lookup = std::max(slot->lookup, location.lookup);
   slot->in_use = true;
-  if (std::exchange(slot->idle, false)) shell_.report(slot.get(), JobCounted{true});
+  if (std::exchange(slot->idle, false)) context_.shell.report(slot.get(), JobCounted{true});
   return slot;
 }
 
 void JobHost::probe(const JobLocation& location, const std::string& job, const std::string& run) {
-  if (!engine_ || location.generation != engine_->generation) return;
-  if (planted(Planted::run_not_probed)) return directory_.report_idle(location, false);
+  if (!context_.is_open(location.generation)) return;
+  if (planted(Planted::run_not_probed)) return context_.directory.report_idle(location, false);
   const JobRef slot = slot_of(location, job, run);
   if (slot->serving) touch(slot);
 }
@@ -134,21 +119,22 @@ void JobHost::arrive(const JobLocation& location, HelloRequest request) {
 
 void JobHost::serve(const JobLocation& location, const std::string& job, const std::string& run,
                     std::function<void(Result<JobRef>)> then) {
-  const bool has_engine = engine_ && location.generation == engine_->generation;
+  const bool has_engine = context_.is_open(location.generation);
   if (!has_engine && !is_volatile_number(location.number)) {
-    return then(cannot_serve("the engine is being reopened"));
+    return then(context_.cannot_serve("the engine is being reopened"));
   }
-  if (!is_volatile_number(location.number) && !lease_holds()) {
-    return then(cannot_serve("this daemon could not renew its lease on the shared engine"));
+  if (!is_volatile_number(location.number) && !context_.lease_holds()) {
+    return then(
+        context_.cannot_serve("this daemon could not renew its lease on the shared engine"));
   }
   const JobRef slot = slot_of(location, job, run);
   if (slot->name != job || slot->run != run) {
-    directory_.found_gone();  // the number is of another run by now
+    context_.directory.found_gone();  // the number is of another run by now
     return then(unavailable("the run now has another number; try again"));
   }
   if (slot->serving && !slot->moving) return then(slot);
   if (slot->damaged_until) {
-    if (loop_.now() < *slot->damaged_until) return then(refusal_of(slot));
+    if (context_.loop.now() < *slot->damaged_until) return then(refusal_of(slot));
     slot->damaged_until.reset();
     load(slot);
   }
@@ -162,17 +148,11 @@ void JobHost::serve(const JobLocation& location, const std::string& job, const s
 /// loaded as idle to the directory, because it gets no session.
 Failure JobHost::refusal_of(const JobRef& slot) {
   if (slot->refusal) return *slot->refusal;
-  if (engine_) {
-    directory_.report_idle({this, slot->number, engine_->generation, slot->lookup}, false);
+  if (context_.engine) {
+    context_.directory.report_idle({this, slot->number, context_.engine->generation, slot->lookup},
+                                   false);
   }
   return unavailable(format("job \"{}\" could not be loaded: {}", slot->name, slot->load_failure));
-}
-
-/// Ends an attachment. Does not tell the job, or the connection.
-void JobHost::end(const JobRef& slot, const AttachmentRef& attachment) {
-  slot->attached.erase(attachment->from.session);
-  if (slot->attached.empty()) slot->quiet_since = slot->owner.loop_.now();
-  attachment->sink = nullptr;
 }
 
 /// Ends the older attachment of the session, if there is one. The older connection is notified,
@@ -182,9 +162,9 @@ void JobHost::take_over(const JobRef& slot, const HelloRequest& request) {
   if (found == slot->attached.end()) return;
   const AttachmentRef older = found->second;
   const std::shared_ptr<ReplySink> sink = older->sink;
-  end(slot, older);
+  slot->end(older, context_.loop.now());
   if (!planted(Planted::disconnect_not_reported)) {
-    perform(slot, slot->job->disconnect(request.hello.session, now()));
+    perform(slot, slot->job->disconnect(request.hello.session, context_.now()));
   }
   if (planted(Planted::attachment_reused)) older->sink = request.sink;
   const bool same =
@@ -203,15 +183,16 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
   from.fleeting = hello.fleeting;
   const AttachmentRef attachment =
       std::make_shared<Attachment>(Attachment{std::move(from), request.channel, request.sink});
-  Effects effects = slot->job->apply(attachment->from, {request.sequence, 0, 0, 0}, hello, now());
+  Effects effects =
+      slot->job->apply(attachment->from, {request.sequence, 0, 0, 0}, hello, context_.now());
   OutgoingReply& welcome = effects.replies.front();
   welcome.attachment = attachment;
   if (welcome.result) {
     auto& body = std::get<Welcome>(*welcome.result);
-    body.daemon = settings_.version;
-    if (engine_ && engine_->in_fleet && !slot->is_volatile) {
+    body.daemon = context_.settings.version;
+    if (context_.in_fleet() && !slot->is_volatile) {
       body.takeover_grace = limits::kTakeoverGrace;
-      body.daemons = fleet_.addresses;
+      body.daemons = context_.fleet.addresses;
     }
     slot->attached[hello.session] = attachment;
     request.on_open(slot, attachment);
@@ -232,9 +213,9 @@ void JobHost::detach(const JobRef& slot, const AttachmentRef& attachment) {
     return;
   }
   if (attachment->ended()) return;
-  end(slot, attachment);
+  slot->end(attachment, context_.loop.now());
   if (slot->moving || planted(Planted::disconnect_not_reported)) return;
-  perform(slot, slot->job->disconnect(attachment->from.session, now()));
+  perform(slot, slot->job->disconnect(attachment->from.session, context_.now()));
 }
 
 /// If the job has no session left, reports the job as idle to the directory, so that the directory
@@ -244,8 +225,8 @@ void JobHost::report_idle(const JobRef& slot, const JobStats& stats) {
   if (!slot->in_use || (away_counts ? stats.sessions_known : stats.sessions) > 0) return;
   slot->in_use = false;
   if (slot->is_volatile) return;  // PlainRuns says when it ends
-  directory_.report_idle({this, slot->number, engine_->generation, slot->lookup},
-                         slot->job->empty());
+  context_.directory.report_idle({this, slot->number, context_.engine->generation, slot->lookup},
+                                 slot->job->empty());
 }
 
 std::uint64_t JobHost::end_volatile(JobNumber number) {
@@ -259,7 +240,7 @@ void JobHost::end_series(JobNumber number) {
   const auto found = jobs_.find(number);
   if (found == jobs_.end() || found->second->in_use || !found->second->serving) return;
   if (std::exchange(found->second->idle, true)) return;
-  shell_.report(found->second.get(), JobCounted{false});
+  context_.shell.report(found->second.get(), JobCounted{false});
 }
 
 void JobHost::keep_job(JobNumber number) {
@@ -292,17 +273,17 @@ void JobHost::retire(JobNumber number) {
 void JobHost::drop(const JobRef& slot, const Failure& reason) {
   if (std::exchange(slot->dropped, true)) return;
   const bool counted = std::exchange(slot->serving, false) && !slot->idle;
-  if (counted) shell_.report(slot.get(), JobCounted{false});
+  if (counted) context_.shell.report(slot.get(), JobCounted{false});
   jobs_.erase(slot->number);
   const auto named = by_name_.find({slot->name, slot->run});
   if (named != by_name_.end() && named->second == slot) by_name_.erase(named);
-  if (engine_ && engine_->in_fleet && !slot->is_volatile) {
-    directory_.note_dropped(slot->number);
+  if (context_.in_fleet() && !slot->is_volatile) {
+    context_.directory.note_dropped(slot->number);
     Revision& durable = durable_[slot->number];
     if (slot->gate) durable = std::max(durable, slot->gate->stamp().revision);
   }
   const auto bytes = static_cast<std::int64_t>(std::exchange(slot->bytes, 0));
-  if (!planted(Planted::bytes_kept)) growth_.add_bytes(-bytes);
+  if (!planted(Planted::bytes_kept)) context_.growth.add_bytes(-bytes);
   if (slot->deadline) deadlines_.erase({*std::exchange(slot->deadline, {}), slot});
   // In a fixed order, so that simulated runs are reproducible.
   const auto attached = std::exchange(slot->attached, {});
@@ -323,8 +304,8 @@ void JobHost::drop_stored(const std::string& why) {
     slot->load_failure = why;
     // A refused hello normally makes its job idle (refuse_hello()). In a fleet the job may soon
     // belong to another daemon, so this daemon must not retire it for that.
-    if (engine_ && engine_->in_fleet) slot->refusal = cannot_serve(why);
-    drop(slot, cannot_serve(why));
+    if (context_.in_fleet()) slot->refusal = context_.cannot_serve(why);
+    drop(slot, context_.cannot_serve(why));
     for (const auto& then : std::exchange(slot->when_loaded, {})) then();
   }
 }
@@ -335,7 +316,7 @@ void JobHost::engine_lost(const std::string& why) {
   committing_.clear();
   confirming_.clear();
   pace_ = {};
-  engine_.reset();
+  context_.engine.reset();
 }
 
 }  // namespace c10dd::core

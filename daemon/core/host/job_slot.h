@@ -72,6 +72,9 @@ struct JobSlot {
   JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its);
   ~JobSlot();
 
+  /// Ends an attachment. Does not tell the job, or the connection.
+  void end(const AttachmentRef& attachment, SteadyTime now);
+
   // These members are constant: any thread may read them.
   JobHost& owner;
   const std::string name;
