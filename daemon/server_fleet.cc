@@ -155,7 +155,7 @@ void ServerOperations::report_fleet() {
 
 asio::awaitable<std::vector<JobNumber>> ServerOperations::served_runs(const std::string& job) {
   const std::function<std::vector<JobNumber>(Shard&)> ask = [job](Shard& shard) {
-    return shard.host().numbers_of(job);
+    return shard.host().jobs().numbers_of(job);
   };
   std::vector<JobNumber> served = co_await gather(ask);
   std::ranges::sort(served);
@@ -250,7 +250,7 @@ asio::awaitable<Result<MoveReport>> ServerOperations::move_job(const std::string
                       of_.host.engine_name(), shown, printable(to, limits::kNameBytes));
   }
   const std::function<std::vector<std::pair<std::string, std::size_t>>(Shard&)> count =
-      [job](Shard& shard) { return shard.host().fleeting_in(job); };
+      [job](Shard& shard) { return shard.host().jobs().fleeting_in(job); };
   const std::vector<std::pair<std::string, std::size_t>> in_use = co_await gather(count);
   if (!in_use.empty()) co_return would_end(job, in_use.front().first, in_use.front().second);
   std::vector<JobNumber> numbers = co_await served_runs(job);

@@ -122,7 +122,7 @@ void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
 
 std::vector<core::JobReport> Shard::reports() {
   tally_.flush();
-  return host_.reports();
+  return host_.jobs().reports();
 }
 
 // ---- the turn ----------------------------------------------------------------------------------

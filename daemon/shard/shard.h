@@ -61,9 +61,9 @@ class Shard final : private core::JobHost::Shell {
   void end_turn();
 
   void drain() { host_.drain(); }
-  std::size_t unfinished() const { return host_.unfinished(); }
+  std::size_t unfinished() { return host_.jobs().unfinished(); }
   std::vector<core::JobReport> reports();
-  std::vector<core::RunReport> runs_of(const std::string& job) const { return host_.runs_of(job); }
+  std::vector<core::RunReport> runs_of(const std::string& job) { return host_.jobs().runs_of(job); }
 
   /// Drops the reference to the engine. Called after the loop's thread has stopped. The loop must
   /// still exist, because the engine's threads post to it until the engine is closed.

@@ -309,7 +309,7 @@ void Daemon::end_when_finished(TimePoint deadline, std::function<void()> ended) 
   };
   for (const auto& shard : shards_) {
     shard->post([this, shard, unfinished, told] {
-      const std::size_t left = shard->host().unfinished();
+      const std::size_t left = shard->host().jobs().unfinished();
       first().post([unfinished, told, left] {
         unfinished->push_back(left);
         told();

@@ -150,7 +150,7 @@ void Shard::engine_lost(const std::string& why) {
 void Shard::commit(store::CommitBatch batch) {
   for (store::JobBatch& made : batch.jobs) {
     if (core::is_volatile_number(made.job)) world_.violated("trainers", "a row is stored");
-    if (!is_recorded(*host_->jobs().at(made.job))) continue;
+    if (!is_recorded(*host_->jobs().find(made.job))) continue;
     const std::size_t known = std::exchange(watched_[made.job].rows, 0);
     const std::vector<Row> rows(made.rows.begin(), made.rows.end());
     daemon_.records().reply_rows_appended(made.job, made.epoch, std::span(rows).subspan(known));

@@ -39,8 +39,9 @@ void DirectoryHost::end_volatile(const std::string& job, const std::string& run)
   if (!number) return;
   JobHost& host = shell_.host_of(*number);
   host.loop().dispatch([this, &host, number = *number] {
-    loop_.dispatch(
-        [this, number, bytes = host.end_volatile(number)] { volatile_runs_.weigh(number, bytes); });
+    loop_.dispatch([this, number, bytes = host.jobs().end_volatile(number)] {
+      volatile_runs_.weigh(number, bytes);
+    });
   });
 }
 
@@ -160,7 +161,7 @@ void DirectoryHost::retire() {
   }
   for (const auto& [job, run, number] : retired.idle) {
     JobHost& host = shell_.host_of(number);
-    host.loop().post([&host, number = number] { host.end_series(number); });
+    host.loop().post([&host, number = number] { host.jobs().end_series(number); });
   }
   if (retired.entries.empty()) return;
   if (fleet_) return retire_shared(retired.entries);
@@ -237,7 +238,7 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
   for (const JobNumber number : removal->numbers) {
     JobHost& host = shell_.host_of(number);
     host.loop().post([this, &host, number, removal] {
-      loop_.post([this, removal, connected = host.close_job(number)] {
+      loop_.post([this, removal, connected = host.jobs().close(number)] {
         removal->connected += connected;
         if (--removal->to_ask == 0) finish(removal);
       });
@@ -245,9 +246,9 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
   }
 }
 
-/// Removes the job, unless a session is connected or connecting. After close_job(), every hello
-/// must ask the directory, and the answer raises the lookup number of the run. If the lookup number
-/// of a run has changed, a client is connecting.
+/// Removes the job, unless a session is connected or connecting. After JobTable::close(), every
+/// hello must ask the directory, and the answer raises the lookup number of the run. If the lookup
+/// number of a run has changed, a client is connecting.
 void DirectoryHost::finish(const std::shared_ptr<Removal>& removal) {
   if (!directory_) return removal->then(closed());
   bool connecting = false;
@@ -257,7 +258,7 @@ void DirectoryHost::finish(const std::shared_ptr<Removal>& removal) {
   if (removal->connected > 0 || connecting) {
     for (const JobNumber number : removal->numbers) {
       JobHost& host = shell_.host_of(number);
-      host.loop().post([&host, number] { host.keep_job(number); });
+      host.loop().post([&host, number] { host.jobs().keep(number); });
     }
     const std::string evidence = removal->connected > 0
                                      ? format("{} sessions are connected", removal->connected)

@@ -16,7 +16,7 @@ namespace c10dd::core {
 
 class Drain {
  public:
-  /// Records a check of all hosts. `unfinished` has the result of JobHost::unfinished() for each
+  /// Records a check of all hosts. `unfinished` has the result of JobTable::unfinished() for each
   /// host. All results must be read after JobHost::drain() and after the previous check. Returns
   /// true if the daemon may end.
   bool finished(const std::vector<std::size_t>& unfinished) {

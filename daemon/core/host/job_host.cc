@@ -56,7 +56,8 @@ struct EffectsCleaner {
 
 JobHost::JobHost(HostLoop& loop, Shell& shell, JobDirectory& directory, GrowthGate& growth,
                  Settings settings)
-    : context_{*this, loop, shell, directory, growth, std::move(settings), JobTime(loop.now())} {}
+    : context_{*this, loop, shell, directory, growth, std::move(settings), JobTime(loop.now())},
+      table_(context_) {}
 
 JobHost::~JobHost() = default;
 
@@ -92,7 +93,7 @@ void JobHost::heard(const JobRef& slot, std::uint64_t connection) {
 bool JobHost::charge(const JobRef& job, std::size_t bytes) {
   TurnUse& use = mine(job) ? job->use : foreign_use_;
   use.add(bytes);
-  if (mine(job)) touch_quietly(job);
+  if (mine(job)) table_.touch_quietly(job);
   return use.spent();
 }
 
@@ -118,7 +119,7 @@ void JobHost::perform(const JobRef& slot, Effects& effects, const AttachmentRef&
     hold(slot, std::move(reply));
   }
   slot->changed = slot->changed || !effects.quiet;
-  touch_quietly(slot);
+  table_.touch_quietly(slot);
 }
 
 /// Passes a reply to the commit gate. If the reply has no attachment yet, gives it the current
@@ -135,26 +136,17 @@ void JobHost::hold(const JobRef& slot, OutgoingReply&& reply) {
   slot->gate->hold(std::move(reply));
 }
 
-/// Makes end_turn() look at a job that may have changed.
-void JobHost::touch(const JobRef& slot) {
-  slot->changed = true;
-  touch_quietly(slot);
-}
-
-/// Makes end_turn() release the replies of a job.
-void JobHost::touch_quietly(const JobRef& slot) {
-  if (std::exchange(slot->touched, true)) return;
-  touched_.push_back(slot);
-}
-
 // Deadlines and finished loads can produce rows. Both are handled before start_batch(), so that the
 // batch includes these rows.
 void JobHost::end_turn() {
   check_lease();
-  fire_deadlines(context_.time.end_turn(context_.loop.now()));
+  const TimePoint time = context_.time.end_turn(context_.loop.now());
+  while (const JobRef slot = deadlines_.take_due(time)) {
+    if (!slot->dropped && !slot->moving) perform(slot, slot->job->tick(time));
+  }
   restore_pieces();
   start_batch();
-  touched_.swap(spare_touched_);
+  table_.take_touched(spare_touched_);
   for (const JobRef& slot : spare_touched_) end_turn_of(slot);
   spare_touched_.clear();
   if (!moving_.empty()) hand_over_moving();
@@ -166,17 +158,8 @@ void JobHost::end_turn() {
 /// Drops all jobs if the lease does not hold: other daemons may take them over now, so no reply may
 /// leave that a client takes for a sign of life from the owner of its job.
 void JobHost::check_lease() {
-  if (jobs_.empty() || context_.lease_holds()) return;
+  if (table_.empty() || context_.lease_holds()) return;
   drop_stored("this daemon could not renew its lease on the shared engine");
-}
-
-void JobHost::fire_deadlines(TimePoint now) {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    const JobRef slot = deadlines_.begin()->second;
-    deadlines_.erase(deadlines_.begin());
-    slot->deadline.reset();
-    if (!slot->dropped && !slot->moving) perform(slot, slot->job->tick(now));
-  }
 }
 
 void JobHost::end_turn_of(const JobRef& slot) {
@@ -189,27 +172,19 @@ void JobHost::end_turn_of(const JobRef& slot) {
       empty(slot->rows);
     }
     const JobStats stats = slot->job->stats();
-    watch_deadline(slot);
-    report_idle(slot, stats);
-    count_bytes(slot, stats);
+    deadlines_.watch(slot);
+    table_.report_idle(*slot, stats);
+    table_.count_bytes(*slot, stats);
   }
   const bool waits = !slot->rows.empty() || slot->gate->wants_confirmation();
   release(slot);
-  if (waits) touch_quietly(slot);  // start_batch() looks at touched jobs only
-}
-
-void JobHost::count_bytes(const JobRef& slot, const JobStats& stats) {
-  const std::size_t bytes = stats.bytes + stats.queue_bytes + stats.history_bytes;
-  if (bytes == slot->bytes) return;
-  context_.growth.add_bytes(static_cast<std::int64_t>(bytes) -
-                            static_cast<std::int64_t>(slot->bytes));
-  slot->bytes = bytes;
+  if (waits) table_.touch_quietly(slot);  // start_batch() looks at touched jobs only
 }
 
 /// Returns how many requests cannot get their replies before a batch is committed.
 std::size_t JobHost::waiting() const {
   std::size_t all = 0;
-  for (const JobRef& slot : touched_) {
+  for (const JobRef& slot : table_.touched()) {
     if (slot->serving && !slot->is_volatile) all += slot->gate->held();
   }
   return all;
@@ -224,7 +199,7 @@ void JobHost::start_batch() {
   if (!pace_.ready(context_.loop.now(), requests)) return;
   store::CommitBatch batch;
   std::size_t written = 0;
-  for (const JobRef& slot : touched_) {
+  for (const JobRef& slot : table_.touched()) {
     if (!slot->serving || (slot->is_volatile && !planted(Planted::plain_rows_stored))) continue;
     if (!slot->rows.empty()) {
       const Revision to = slot->job->revision();
@@ -264,7 +239,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
   const auto settle = [&](const JobRef& slot, store::Outcome outcome, auto on_durable) {
     if (outcome == store::Outcome::durable) {
       on_durable();
-      if (!planted(Planted::committed_reply_kept)) touch(slot);
+      if (!planted(Planted::committed_reply_kept)) table_.touch(slot);
       return;
     }
     context_.shell.report(slot.get(), CommitFailed{outcome});
@@ -331,27 +306,17 @@ void JobHost::release(const JobRef& slot) {
   if (mostly_unused && spare_replies_.capacity() > kRepliesKept) spare_replies_.shrink_to_fit();
 }
 
-/// Keeps the job's entry in deadlines_ up to date.
-void JobHost::watch_deadline(const JobRef& slot) {
-  const bool still = slot->dropped || slot->moving;
-  const auto next = still ? std::nullopt : slot->job->next_deadline();
-  if (next == slot->deadline) return;
-  if (slot->deadline && planted(Planted::deadline_forgotten)) return;
-  if (slot->deadline) deadlines_.erase({*slot->deadline, slot});
-  slot->deadline = next;
-  if (next) deadlines_.emplace(*next, slot);
-}
-
 std::optional<SteadyTime> JobHost::next_wake() const {
   const SteadyTime clock = context_.loop.now();
   if (!loading_.empty()) return clock;
   std::optional<SteadyTime> next = pace_.until();
-  if (context_.in_fleet() && !jobs_.empty() && context_.lease_holds()) {
+  if (context_.in_fleet() && !table_.empty() && context_.lease_holds()) {
     const SteadyTime at = clock + (context_.fleet.lease_end - context_.loop.boot_now());
     next = next ? std::min(*next, at) : at;
   }
-  if (!deadlines_.empty() && !context_.draining) {
-    const Duration left = deadlines_.begin()->first - context_.time.now(clock);
+  const std::optional<TimePoint> deadline = deadlines_.next();
+  if (deadline && !context_.draining) {
+    const Duration left = *deadline - context_.time.now(clock);
     const SteadyTime at = clock + std::clamp(left, Duration::zero(), JobTime::kTurnInterval);
     next = next ? std::min(*next, at) : at;
   }
@@ -363,76 +328,8 @@ void JobHost::drain() {
   context_.time.stand_still(context_.loop.now());
 }
 
-std::size_t JobHost::unfinished() const {
-  std::size_t held = 0;
-  for (const auto& [number, slot] : jobs_) {
-    if (slot->serving && !planted(Planted::drain_drops)) {
-      held += slot->gate->held() + (slot->is_volatile ? 0 : slot->rows.size());
-    }
-  }
-  return held;
-}
-
-namespace {
-
-JobReport report_on(const JobSlot& slot, SteadyTime now) {
-  return {slot.name,         slot.run,
-          slot.number,       slot.job->revision(),
-          slot.job->stats(), slot.attached.empty() ? now - slot.quiet_since : Duration{0}};
-}
-
-}  // namespace
-
-std::vector<JobReport> JobHost::reports() const {
-  std::vector<JobReport> all;
-  for (const auto& [number, slot] : jobs_) {
-    if (slot->serving) all.push_back(report_on(*slot, context_.loop.now()));
-  }
-  return all;
-}
-
-std::vector<JobNumber> JobHost::numbers_of(std::string_view job) const {
-  std::vector<JobNumber> all;
-  for (const auto& [number, slot] : jobs_) {
-    if (slot->serving && slot->name == job) all.push_back(number);
-  }
-  return all;
-}
-
-std::vector<std::pair<std::string, std::size_t>> JobHost::fleeting_in(std::string_view job) const {
-  std::vector<std::pair<std::string, std::size_t>> all;
-  for (const auto& [number, slot] : jobs_) {
-    if (!slot->serving || slot->name != job) continue;
-    const auto count = std::ranges::count_if(slot->attached, [](const auto& entry) {
-      const Origin& from = entry.second->from;
-      return from.fleeting && from.connection != 0;  // a RunClaim has no connection
-    });
-    if (count > 0) all.emplace_back(slot->run, static_cast<std::size_t>(count));
-  }
-  return all;
-}
-
-std::vector<RunReport> JobHost::runs_of(std::string_view job) const {
-  std::vector<RunReport> all;
-  for (const auto& [number, slot] : jobs_) {
-    if (!slot->serving || slot->name != job) continue;
-    all.push_back({report_on(*slot, context_.loop.now()), slot->job->details(context_.now())});
-  }
-  return all;
-}
-
 void JobHost::forget() {
-  // A job and its connections own each other. Clearing these containers of the slot ends the cycle.
-  for (const auto& [number, slot] : jobs_) {
-    for (const auto& [session, attachment] : slot->attached) attachment->sink = nullptr;
-    slot->attached.clear();
-    for (const auto& [key, refused] : slot->refused) refused.to->sink = nullptr;
-    slot->refused.clear();
-    slot->when_loaded.clear();
-  }
-  jobs_.clear();
-  by_name_.clear();
-  touched_.clear();
+  table_.forget();
   loading_.clear();
   moving_.clear();
   deadlines_.clear();

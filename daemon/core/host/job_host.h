@@ -18,10 +18,8 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -29,6 +27,8 @@
 
 #include "daemon/core/host/commit_pace.h"
 #include "daemon/core/host/host_context.h"
+#include "daemon/core/host/job_deadlines.h"
+#include "daemon/core/host/job_table.h"
 
 namespace c10dd::core {
 
@@ -129,23 +129,11 @@ class JobHost {
   void probe(const JobLocation& location, const std::string& job, const std::string& run);
   /// Drops a job that the directory has retired or removed.
   void retire(JobNumber number);
-  /// Ends the metric series of a job that has not been used for a while. The series begin again
-  /// with the next hello.
-  void end_series(JobNumber number);
-  /// Closes a job that has no users. Each later hello must then ask the directory first. Returns
-  /// the number of users: connected sessions or, while the job is loading, waiting hellos. If this
-  /// number is not 0, the call has changed nothing.
-  std::size_t close_job(JobNumber number);
-  /// Notes that a volatile run has ended: each later hello must ask the directory, which no longer
-  /// finds the run. Returns how many bytes the run has in memory.
-  std::uint64_t end_volatile(JobNumber number);
   /// Gives a job to another daemon: when all its changes are durable and their replies have left,
   /// the engine makes that daemon the owner. Then the sessions end with not_owner and its
   /// addresses. Calls `move.then` on this loop. Fails with not_found if the host does not serve the
   /// job.
   void move(JobNumber number, JobMove move);
-  /// Undoes close_job(). Called if the directory decides not to remove the job.
-  void keep_job(JobNumber number);
 
   // ---- the turn
 
@@ -160,20 +148,7 @@ class JobHost {
   /// must not expire.
   void drain();
   bool draining() const { return context_.draining; }
-  /// Returns the number of held replies plus the number of rows not yet handed to the engine.
-  std::size_t unfinished() const;
-
-  /// Returns a report on each job that is served.
-  std::vector<JobReport> reports() const;
-  /// Returns the numbers of the runs of this job that are served.
-  std::vector<JobNumber> numbers_of(std::string_view job) const;
-  /// Returns the runs of this job in which clients of a protocol without sessions are connected,
-  /// with the number of their connections. Such clients do not connect again.
-  std::vector<std::pair<std::string, std::size_t>> fleeting_in(std::string_view job) const;
-  /// Returns a report on each run of the job with this name that is served.
-  std::vector<RunReport> runs_of(std::string_view job) const;
-  /// Returns all jobs, including those that are loading.
-  const std::unordered_map<JobNumber, JobRef>& jobs() const { return jobs_; }
+  JobTable& jobs() { return table_; }
   TimePoint job_time() const { return context_.now(); }
 
   /// Drops all references to jobs and connections.
@@ -188,16 +163,11 @@ class JobHost {
                std::uint64_t sequence = 0);
   void perform(const JobRef& slot, Effects&& effects) { perform(slot, effects); }
   void hold(const JobRef& slot, OutgoingReply&& reply);
-  void touch(const JobRef& slot);
-  void touch_quietly(const JobRef& slot);
-  void fire_deadlines(TimePoint now);
   void end_turn_of(const JobRef& slot);
-  void count_bytes(const JobRef& slot, const JobStats& stats);
   std::size_t waiting() const;
   void start_batch();
   void finish_batch(const store::CommitResult& result);
   void release(const JobRef& slot);
-  void watch_deadline(const JobRef& slot);
 
   // job_host_sessions.cc
   void arrive(const JobLocation& location, HelloRequest request);
@@ -209,7 +179,6 @@ class JobHost {
   void refuse(const std::shared_ptr<ReplySink>& sink, std::uint32_t channel, std::uint64_t sequence,
               Failure reason);
   void refuse(const JobSlot::Refused& refused, Failure reason);
-  void report_idle(const JobRef& slot, const JobStats& stats);
   void drop(const JobRef& slot, const Failure& reason);
   void drop_stored(const std::string& why);
 
@@ -235,19 +204,10 @@ class JobHost {
   /// In a fleet: of jobs that this daemon has served, the newest revision that was durable.
   std::unordered_map<JobNumber, Revision> durable_;
 
-  std::unordered_map<JobNumber, JobRef> jobs_;
-  std::map<std::pair<std::string, std::string>, JobRef> by_name_;
-  std::vector<JobRef> touched_;  ///< jobs that end_turn() has to look at
+  JobTable table_;
+  JobDeadlines deadlines_;
   std::vector<JobRef> loading_;  ///< jobs with pieces that are not restored yet
   std::vector<JobRef> moving_;   ///< jobs whose move the engine has not been asked for
-  /// Orders jobs of equal deadlines by number, so that simulated runs are reproducible.
-  struct Earlier {
-    bool operator()(const std::pair<TimePoint, JobRef>& a,
-                    const std::pair<TimePoint, JobRef>& b) const {
-      return std::pair(a.first, a.second->number) < std::pair(b.first, b.second->number);
-    }
-  };
-  std::set<std::pair<TimePoint, JobRef>, Earlier> deadlines_;
   std::vector<std::shared_ptr<ReplySink>> to_flush_;  ///< sinks that got replies in this turn
 
   // These objects are empty between calls. They keep memory for the next call.

@@ -156,7 +156,7 @@ void JobHost::finish_load(const JobRef& slot, const Result<void>& result) {
   const Result<void> good = replaced ? unavailable(result.error().detail) : result;
   if (good) {
     slot->serving = true;
-    touch(slot);
+    table_.touch(slot);
     context_.shell.report(slot.get(), JobServed{});
     context_.shell.report(slot.get(), JobCounted{true});
   } else {

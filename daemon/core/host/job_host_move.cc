@@ -19,14 +19,13 @@ Failure moved_to(const JobSlot& slot) {
 }  // namespace
 
 void JobHost::move(JobNumber number, JobMove move) {
-  const auto found = jobs_.find(number);
-  const JobRef slot = found == jobs_.end() ? nullptr : found->second;
+  const JobRef slot = table_.find(number);
   if (!slot || !slot->serving || slot->moving || slot->is_volatile) {
     return move.then(failure(Code::not_found, "job {} is not served here now", number));
   }
   slot->moving = std::move(move);
   moving_.push_back(slot);
-  touch(slot);
+  table_.touch(slot);
 }
 
 /// Asks the engine to hand over the jobs that nothing holds back any more. From the call of move()

@@ -40,10 +40,9 @@ void JobHost::hello(HelloRequest request) {
     reason.retry_after = kDrainRetry;
     return refuse(request, std::move(reason));
   }
-  const auto known = by_name_.find({request.hello.job, request.hello.run});
-  const bool open = known != by_name_.end() && known->second->serving && known->second->in_use &&
-                    !known->second->moving;
-  if (open) return attach(known->second, request);
+  const JobRef known = table_.find(request.hello.job, request.hello.run);
+  const bool open = known && known->serving && known->in_use && !known->moving;
+  if (open) return attach(known, request);
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
   const std::string client = request.client;
@@ -86,17 +85,12 @@ void JobHost::lease_endpoint(const std::string& job, const LeaseEndpoint& reques
 /// use. If the job has no slot yet, creates one and starts to load the job.
 JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
                         const std::string& run) {
-  JobRef& slot = jobs_[location.number];
+  JobRef slot = table_.find(location.number);
   if (!slot) {
-    slot = std::make_shared<JobSlot>(*this, job, run, location.number);
-    slot->quiet_since = context_.loop.now();
-    by_name_[{slot->name, slot->run}] = slot;
-    if (!planted(Planted::entry_ignored)) slot->entry = location.entry;
+    slot = table_.add(location, job, run);
     slot->is_volatile ? begin_volatile(slot) : load(slot);
   }
-  slot->lookup = std::max(slot->lookup, location.lookup);
-  slot->in_use = true;
-  if (std::exchange(slot->idle, false)) context_.shell.report(slot.get(), JobCounted{true});
+  table_.use(*slot, location.lookup);
   return slot;
 }
 
@@ -104,7 +98,7 @@ void JobHost::probe(const JobLocation& location, const std::string& job, const s
   if (!context_.is_open(location.generation)) return;
   if (planted(Planted::run_not_probed)) return context_.directory.report_idle(location, false);
   const JobRef slot = slot_of(location, job, run);
-  if (slot->serving) touch(slot);
+  if (slot->serving) table_.touch(slot);
 }
 
 /// Handles a hello for a job that this host serves. If the job is still loading, the hello waits.
@@ -218,73 +212,24 @@ void JobHost::detach(const JobRef& slot, const AttachmentRef& attachment) {
   perform(slot, slot->job->disconnect(attachment->from.session, context_.now()));
 }
 
-/// If the job has no session left, reports the job as idle to the directory, so that the directory
-/// can retire the job. From then on, hello() asks the directory before it opens a session.
-void JobHost::report_idle(const JobRef& slot, const JobStats& stats) {
-  const bool away_counts = !planted(Planted::away_is_idle);
-  if (!slot->in_use || (away_counts ? stats.sessions_known : stats.sessions) > 0) return;
-  slot->in_use = false;
-  if (slot->is_volatile) return;  // PlainRuns says when it ends
-  context_.directory.report_idle({this, slot->number, context_.engine->generation, slot->lookup},
-                                 slot->job->empty());
-}
-
-std::uint64_t JobHost::end_volatile(JobNumber number) {
-  const auto found = jobs_.find(number);
-  if (found == jobs_.end()) return 0;
-  found->second->in_use = false;
-  return found->second->bytes;
-}
-
-void JobHost::end_series(JobNumber number) {
-  const auto found = jobs_.find(number);
-  if (found == jobs_.end() || found->second->in_use || !found->second->serving) return;
-  if (std::exchange(found->second->idle, true)) return;
-  context_.shell.report(found->second.get(), JobCounted{false});
-}
-
-void JobHost::keep_job(JobNumber number) {
-  const auto found = jobs_.find(number);
-  if (found == jobs_.end() || !found->second->serving) return;
-  found->second->in_use = true;
-  touch(found->second);
-}
-
-std::size_t JobHost::close_job(JobNumber number) {
-  const auto found = jobs_.find(number);
-  if (found == jobs_.end()) return 0;
-  JobSlot& slot = *found->second;
-  const std::size_t connected = slot.serving ? slot.job->stats().sessions : slot.when_loaded.size();
-  if (connected == 0) slot.in_use = false;
-  return connected;
-}
-
 void JobHost::retire(JobNumber number) {
-  const auto found = jobs_.find(number);
-  if (found != jobs_.end()) {
-    const JobRef slot = found->second;
+  if (const JobRef slot = table_.find(number)) {
     drop(slot, failure(Code::session_expired, "the daemon has removed this run"));
   }
   durable_.erase(number);
 }
 
 /// Stops serving a job, and ends its sessions with `reason`. `slot` must be the caller's own
-/// reference, because drop() erases the reference in jobs_.
+/// reference, because the one of the table goes.
 void JobHost::drop(const JobRef& slot, const Failure& reason) {
-  if (std::exchange(slot->dropped, true)) return;
-  const bool counted = std::exchange(slot->serving, false) && !slot->idle;
-  if (counted) context_.shell.report(slot.get(), JobCounted{false});
-  jobs_.erase(slot->number);
-  const auto named = by_name_.find({slot->name, slot->run});
-  if (named != by_name_.end() && named->second == slot) by_name_.erase(named);
+  if (slot->dropped) return;
+  table_.remove(slot);
   if (context_.in_fleet() && !slot->is_volatile) {
     context_.directory.note_dropped(slot->number);
     Revision& durable = durable_[slot->number];
     if (slot->gate) durable = std::max(durable, slot->gate->stamp().revision);
   }
-  const auto bytes = static_cast<std::int64_t>(std::exchange(slot->bytes, 0));
-  if (!planted(Planted::bytes_kept)) context_.growth.add_bytes(-bytes);
-  if (slot->deadline) deadlines_.erase({*std::exchange(slot->deadline, {}), slot});
+  deadlines_.remove(slot);
   // In a fixed order, so that simulated runs are reproducible.
   const auto attached = std::exchange(slot->attached, {});
   const std::map<SessionId, AttachmentRef> in_order(attached.begin(), attached.end());
@@ -298,8 +243,9 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
 
 /// Drops all jobs except volatile runs. Their clients come back.
 void JobHost::drop_stored(const std::string& why) {
-  const auto jobs = jobs_;  // a copy: drop() erases
-  for (const auto& [number, slot] : jobs) {
+  std::vector<JobRef> jobs;  // a copy: drop() erases
+  for (const auto& [number, slot] : table_) jobs.push_back(slot);
+  for (const JobRef& slot : jobs) {
     if (slot->is_volatile && !planted(Planted::plain_run_dropped)) continue;
     slot->load_failure = why;
     // A refused hello normally makes its job idle (refuse_hello()). In a fleet the job may soon

@@ -85,7 +85,8 @@ struct JobSlot {
   // The state of the slot. A slot that is neither serving nor dropped is loading or damaged.
   Epoch epoch = 0;       ///< epoch of the claim under which the job was loaded
   bool serving = false;  ///< the job is loaded and accepts sessions and requests
-  bool dropped = false;  ///< the host no longer serves the job, and jobs_ has no reference to it
+  bool dropped =
+      false;  ///< the host no longer serves the job, and its JobTable has no reference to it
   std::unique_ptr<Job> job;
   std::unique_ptr<CommitGate> gate;
 
@@ -118,16 +119,17 @@ struct JobSlot {
   std::optional<SteadyTime> damaged_until;
 
   // The turn.
-  bool touched = false;  ///< in JobHost::touched_
+  bool touched = false;  ///< in JobTable::touched()
   bool changed = false;  ///< deadline and size may differ from the end of the last turn
-  std::optional<TimePoint> deadline;  ///< its key in JobHost::deadlines_
+  std::optional<TimePoint> deadline;  ///< its key in JobDeadlines
   TurnUse use;
   std::size_t bytes = 0;  ///< size of the job, as last reported to the growth gate
 
   // These members tell whether the job is in use.
   std::uint64_t lookup = 0;  ///< newest JobLocation::lookup that a hello or a probe came with
-  bool in_use = false;       ///< false after an idle report to the directory, and after close_job()
-  bool idle = false;         ///< the metric series of the job have ended, see end_series()
+  bool in_use =
+      false;          ///< false after an idle report to the directory, and after JobTable::close()
+  bool idle = false;  ///< the metric series of the job have ended, see JobTable::end_series()
 };
 using JobRef = std::shared_ptr<JobSlot>;
 

@@ -140,7 +140,7 @@ TEST_F(FleetMove, AKnownRunIsServedWithoutAHello) {
       [&] { third.directory->serve(runs[0], [&](Result<void> done) { served = done; }); });
   third.settle();
   ASSERT_TRUE(served && *served) << served->error().detail;
-  EXPECT_EQ(third.host().numbers_of("a"), std::vector<JobNumber>{member->job->number});
+  EXPECT_EQ(third.host().jobs().numbers_of("a"), std::vector<JobNumber>{member->job->number});
   served.reset();
   second.beat();
   second.settle();

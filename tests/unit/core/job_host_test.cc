@@ -29,12 +29,12 @@ TEST(JobHost, HoldsAnAnswerUntilItsBatchIsDurable) {
   const auto sink = world.join("a", 1);
   world.loops[0]->turn([&] { world.ask(sink, 1, Set{"k", "v", {}, false}); });
   EXPECT_EQ(sink->take(), Lines{});
-  EXPECT_EQ(world.host().unfinished(), 1U);
+  EXPECT_EQ(world.host().jobs().unfinished(), 1U);
   world.work();
   EXPECT_EQ(sink->take(), Lines{}) << "the result is not taken before the next turn";
   world.loops[0]->turn();
   EXPECT_EQ(sink->take(), Lines{"1:set ok"});
-  EXPECT_EQ(world.host().unfinished(), 0U);
+  EXPECT_EQ(world.host().jobs().unfinished(), 0U);
 }
 
 TEST(JobHost, GathersWhileABatchIsInFlight) {
@@ -230,7 +230,7 @@ TEST(JobHost, RestoresOnePieceInATurn) {
   EXPECT_GE(turns, 5);
   EXPECT_EQ(again->take(), Lines{"1:hello ok"});
   world.loops[0]->turn([&] { world.ask(again, 20, Count{""}); });
-  EXPECT_EQ(world.host().reports().front().stats.keys, 9U);
+  EXPECT_EQ(world.host().jobs().reports().front().stats.keys, 9U);
 }
 
 /// Opens the engine again, with a row of the job that cannot be restored.
@@ -362,7 +362,7 @@ TEST(JobHosts, ARequestThatArrivesAfterItsConnectionHasClosedIsNotTaken) {
   world.settle();
   EXPECT_EQ(sink->take(), Lines{});
   EXPECT_EQ(sink->job->job->revision(), before);
-  EXPECT_EQ(world.host(1).unfinished(), 0U);
+  EXPECT_EQ(world.host(1).jobs().unfinished(), 0U);
 }
 
 TEST(JobHosts, ConnectionsOfAnotherLoopShareOneTurn) {

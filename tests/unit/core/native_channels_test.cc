@@ -155,7 +155,7 @@ TEST_F(NativeChannelsTest, AClosedConnectionLeavesAllItsJobs) {
   const auto connected = [&] {
     std::size_t sum = 0;
     for (std::size_t i = 0; i < 2; ++i) {
-      for (const JobReport& job : world_.host(i).reports()) sum += job.stats.sessions;
+      for (const JobReport& job : world_.host(i).jobs().reports()) sum += job.stats.sessions;
     }
     return sum;
   };

@@ -89,7 +89,7 @@ class RunClaims : public testing::Test {
   }
   std::size_t sessions(HostWorld& world) {
     std::size_t all = 0;
-    for (const JobReport& report : world.host().reports()) all += report.stats.sessions;
+    for (const JobReport& report : world.host().jobs().reports()) all += report.stats.sessions;
     return all;
   }
 

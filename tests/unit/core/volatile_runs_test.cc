@@ -47,7 +47,7 @@ TEST_F(VolatileRunsTest, NoRowGoesToTheEngine) {
   const auto native = world_.join("torch", 2, 0, "plain-1");
   EXPECT_EQ(said(native, 1, set("k")), Lines{"1:set ok"});
   EXPECT_TRUE(world_.engine_work.empty());
-  EXPECT_EQ(world_.host().unfinished(), 0U);
+  EXPECT_EQ(world_.host().jobs().unfinished(), 0U);
   const auto durable = world_.join("torch", 3, 0, "mine");
   EXPECT_EQ(said(durable, 1, set("k")), Lines{});
   EXPECT_EQ(said(sink, 3, set("k")), Lines{"1:set ok"}) << "while a batch of another is in flight";
@@ -109,15 +109,15 @@ TEST_F(VolatileRunsTest, AnEndedRunIsReadableForAWhile) {
   said(sink, 1, set("k"));
   world_.loops[0]->turn([&] { world_.directory->end_volatile("torch", "plain-1"); });
   EXPECT_EQ(enter("plain-1", 2)->take(), Lines{"1:hello not_found"});
-  ASSERT_EQ(world_.host().reports().size(), 1U);
-  EXPECT_EQ(world_.host().reports()[0].run, "plain-1");
-  EXPECT_EQ(world_.host().reports()[0].stats.keys, 1U);
+  ASSERT_EQ(world_.host().jobs().reports().size(), 1U);
+  EXPECT_EQ(world_.host().jobs().reports()[0].run, "plain-1");
+  EXPECT_EQ(world_.host().jobs().reports()[0].stats.keys, 1U);
   EXPECT_EQ(world_.struck, Lines{});
   world_.pass(limits::kRunGrace + seconds(1));
   world_.settle();
   EXPECT_EQ(world_.struck, Lines{"torch/plain-1 retired"});
   EXPECT_EQ(sink->take(), Lines{"1:ended session_expired"});
-  EXPECT_TRUE(world_.host().reports().empty());
+  EXPECT_TRUE(world_.host().jobs().reports().empty());
   EXPECT_EQ(world_.counted(), 0);
   EXPECT_EQ(world_.growth.bytes(), 0U);
   world_.directory->end_volatile("torch", "plain-1");
