@@ -4,6 +4,7 @@
 #include "daemon/core/host/job_host.h"
 
 #include <algorithm>
+#include <map>
 
 #include "daemon/core/host/commit_gate.h"
 #include "daemon/core/job/job.h"
@@ -57,7 +58,8 @@ struct EffectsCleaner {
 JobHost::JobHost(HostLoop& loop, Shell& shell, JobDirectory& directory, GrowthGate& growth,
                  Settings settings)
     : context_{*this, loop, shell, directory, growth, std::move(settings), JobTime(loop.now())},
-      table_(context_) {}
+      table_(context_),
+      moves_(context_, table_, *this) {}
 
 JobHost::~JobHost() = default;
 
@@ -149,7 +151,7 @@ void JobHost::end_turn() {
   table_.take_touched(spare_touched_);
   for (const JobRef& slot : spare_touched_) end_turn_of(slot);
   spare_touched_.clear();
-  if (!moving_.empty()) hand_over_moving();
+  moves_.hand_over();
   for (const std::shared_ptr<ReplySink>& sink : to_flush_) sink->flush();
   to_flush_.clear();
   foreign_use_ = {};
@@ -271,9 +273,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
   }
   if (!lost.empty()) {  // it may lack rows of the jobs in memory, so all jobs are reloaded
-    const std::uint64_t generation = context_.engine->generation;
-    engine_lost(lost);
-    return context_.shell.lose_engine(generation, lost, rolled_back);
+    return lose_engine(lost, rolled_back);
   }
   if (rows > 0) context_.shell.report(nullptr, BatchCommitted{rows, result.took});
   pace_.ended(context_.loop.now(), result.took, to_answer_, waiting());
@@ -328,10 +328,45 @@ void JobHost::drain() {
   context_.time.stand_still(context_.loop.now());
 }
 
+void JobHost::drop(const JobRef& slot, const Failure& reason) {
+  if (slot->dropped) return;
+  table_.remove(slot);
+  if (context_.in_fleet() && !slot->is_volatile) {
+    context_.directory.note_dropped(slot->number);
+    Revision& durable = durable_[slot->number];
+    if (slot->gate) durable = std::max(durable, slot->gate->stamp().revision);
+  }
+  deadlines_.remove(slot);
+  // In a fixed order, so that simulated runs are reproducible.
+  const auto attached = std::exchange(slot->attached, {});
+  const std::map<SessionId, AttachmentRef> in_order(attached.begin(), attached.end());
+  for (const auto& [session, attachment] : in_order) {
+    const std::shared_ptr<ReplySink> sink = std::exchange(attachment->sink, nullptr);
+    sink->end_session(attachment->channel, reason);
+  }
+  for (const auto& [number, refused] : std::exchange(slot->refused, {})) refuse(refused, reason);
+  JobMoves::end(*slot, reason);
+}
+
+void JobHost::lose_engine(const std::string& why, bool rolled_back) {
+  const std::uint64_t generation = context_.engine->generation;
+  engine_lost(why);
+  context_.shell.lose_engine(generation, why, rolled_back);
+}
+
+void JobHost::engine_lost(const std::string& why) {
+  drop_stored("the engine is being reopened: " + why);
+  batch_in_flight_ = false;
+  committing_.clear();
+  confirming_.clear();
+  pace_ = {};
+  context_.engine.reset();
+}
+
 void JobHost::forget() {
   table_.forget();
   loading_.clear();
-  moving_.clear();
+  moves_.forget();
   deadlines_.clear();
   to_flush_.clear();
   committing_.clear();

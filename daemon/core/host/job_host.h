@@ -28,6 +28,7 @@
 #include "daemon/core/host/commit_pace.h"
 #include "daemon/core/host/host_context.h"
 #include "daemon/core/host/job_deadlines.h"
+#include "daemon/core/host/job_moves.h"
 #include "daemon/core/host/job_table.h"
 
 namespace c10dd::core {
@@ -48,7 +49,7 @@ struct HelloRequest {
   std::string client = {};  ///< address of the client; empty: this daemon
 };
 
-class JobHost {
+class JobHost final : private JobDropper {
  public:
   using Shell = HostShell;
   using Settings = HostSettings;
@@ -116,7 +117,9 @@ class JobHost {
 
   /// Handles the result of Shell::hand_over(). Has no effect if the engine of this generation is no
   /// longer open.
-  void handed_over(std::uint64_t generation, const JobRef& slot, const Result<void>& done);
+  void handed_over(std::uint64_t generation, const JobRef& slot, const Result<void>& done) {
+    moves_.handed_over(generation, slot, done);
+  }
 
   // ---- for the directory
 
@@ -133,7 +136,7 @@ class JobHost {
   /// the engine makes that daemon the owner. Then the sessions end with not_owner and its
   /// addresses. Calls `move.then` on this loop. Fails with not_found if the host does not serve the
   /// job.
-  void move(JobNumber number, JobMove move);
+  void move(JobNumber number, JobMove move) { moves_.move(number, std::move(move)); }
 
   // ---- the turn
 
@@ -158,6 +161,9 @@ class JobHost {
  private:
   bool mine(const JobRef& job) const { return &job->owner == this; }
 
+  void drop(const JobRef& slot, const Failure& reason) override;
+  void lose_engine(const std::string& why, bool rolled_back) override;
+
   // job_host.cc
   void perform(const JobRef& slot, Effects& effects, const AttachmentRef& by = nullptr,
                std::uint64_t sequence = 0);
@@ -179,12 +185,7 @@ class JobHost {
   void refuse(const std::shared_ptr<ReplySink>& sink, std::uint32_t channel, std::uint64_t sequence,
               Failure reason);
   void refuse(const JobSlot::Refused& refused, Failure reason);
-  void drop(const JobRef& slot, const Failure& reason);
   void drop_stored(const std::string& why);
-
-  // job_host_move.cc
-  void hand_over_moving();
-  void end_move(const JobRef& slot, const Failure& reason);
 
   // job_host_load.cc
   void load(const JobRef& slot, std::optional<store::Holder> over = {});
@@ -207,7 +208,7 @@ class JobHost {
   JobTable table_;
   JobDeadlines deadlines_;
   std::vector<JobRef> loading_;  ///< jobs with pieces that are not restored yet
-  std::vector<JobRef> moving_;   ///< jobs whose move the engine has not been asked for
+  JobMoves moves_;
   std::vector<std::shared_ptr<ReplySink>> to_flush_;  ///< sinks that got replies in this turn
 
   // These objects are empty between calls. They keep memory for the next call.

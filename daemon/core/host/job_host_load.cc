@@ -173,9 +173,7 @@ void JobHost::finish_load(const JobRef& slot, const Result<void>& result) {
   for (const auto& then : std::exchange(slot->when_loaded, {})) then();
   if (!good && !damaged) drop(slot, good.error());
   if (good.has_error() && good.error().code == Code::unavailable) {
-    const std::uint64_t generation = context_.engine->generation;
-    engine_lost(good.error().detail);
-    context_.shell.lose_engine(generation, good.error().detail, replaced);
+    lose_engine(good.error().detail, replaced);
   }
 }
 

@@ -219,28 +219,6 @@ void JobHost::retire(JobNumber number) {
   durable_.erase(number);
 }
 
-/// Stops serving a job, and ends its sessions with `reason`. `slot` must be the caller's own
-/// reference, because the one of the table goes.
-void JobHost::drop(const JobRef& slot, const Failure& reason) {
-  if (slot->dropped) return;
-  table_.remove(slot);
-  if (context_.in_fleet() && !slot->is_volatile) {
-    context_.directory.note_dropped(slot->number);
-    Revision& durable = durable_[slot->number];
-    if (slot->gate) durable = std::max(durable, slot->gate->stamp().revision);
-  }
-  deadlines_.remove(slot);
-  // In a fixed order, so that simulated runs are reproducible.
-  const auto attached = std::exchange(slot->attached, {});
-  const std::map<SessionId, AttachmentRef> in_order(attached.begin(), attached.end());
-  for (const auto& [session, attachment] : in_order) {
-    const std::shared_ptr<ReplySink> sink = std::exchange(attachment->sink, nullptr);
-    sink->end_session(attachment->channel, reason);
-  }
-  for (const auto& [number, refused] : std::exchange(slot->refused, {})) refuse(refused, reason);
-  end_move(slot, reason);
-}
-
 /// Drops all jobs except volatile runs. Their clients come back.
 void JobHost::drop_stored(const std::string& why) {
   std::vector<JobRef> jobs;  // a copy: drop() erases
@@ -254,15 +232,6 @@ void JobHost::drop_stored(const std::string& why) {
     drop(slot, context_.cannot_serve(why));
     for (const auto& then : std::exchange(slot->when_loaded, {})) then();
   }
-}
-
-void JobHost::engine_lost(const std::string& why) {
-  drop_stored("the engine is being reopened: " + why);
-  batch_in_flight_ = false;
-  committing_.clear();
-  confirming_.clear();
-  pace_ = {};
-  context_.engine.reset();
 }
 
 }  // namespace c10dd::core

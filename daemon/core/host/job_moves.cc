@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves jobs to other daemons of the fleet.
+#include "daemon/core/host/job_moves.h"
+
 #include "daemon/core/host/commit_gate.h"
-#include "daemon/core/host/job_host.h"
 #include "daemon/core/job/job.h"
 #include "protocol/format.h"
 
@@ -18,7 +18,7 @@ Failure moved_to(const JobSlot& slot) {
 
 }  // namespace
 
-void JobHost::move(JobNumber number, JobMove move) {
+void JobMoves::move(JobNumber number, JobMove move) {
   const JobRef slot = table_.find(number);
   if (!slot || !slot->serving || slot->moving || slot->is_volatile) {
     return move.then(failure(Code::not_found, "job {} is not served here now", number));
@@ -28,9 +28,9 @@ void JobHost::move(JobNumber number, JobMove move) {
   table_.touch(slot);
 }
 
-/// Asks the engine to hand over the jobs that nothing holds back any more. From the call of move()
-/// on a job takes no request, and its deadlines stand still, so no rows or replies are added.
-void JobHost::hand_over_moving() {
+// From the call of move() on a job takes no request, and its deadlines stand still, so no rows or
+// replies are added.
+void JobMoves::hand_over() {
   std::erase_if(moving_, [this](const JobRef& slot) {
     if (slot->dropped) return true;
     const bool durable =
@@ -41,27 +41,25 @@ void JobHost::hand_over_moving() {
   });
 }
 
-void JobHost::handed_over(std::uint64_t generation, const JobRef& slot, const Result<void>& done) {
+void JobMoves::handed_over(std::uint64_t generation, const JobRef& slot, const Result<void>& done) {
   if (!context_.is_open(generation) || slot->dropped) return;
   if (done) {
     slot->moving->done = true;
     slot->refusal = moved_to(*slot);
-    return drop(slot, *slot->refusal);
+    return dropper_.drop(slot, *slot->refusal);
   }
   if (done.error().code == Code::not_owner) {
     slot->refusal = failure(Code::not_owner, "job \"{}\" is owned by another daemon", slot->name);
-    return drop(slot, *slot->refusal);
+    return dropper_.drop(slot, *slot->refusal);
   }
-  engine_lost(done.error().detail);  // it is not known who owns the job
-  context_.shell.lose_engine(generation, done.error().detail, false);
+  dropper_.lose_engine(done.error().detail, false);  // it is not known who owns the job
 }
 
-/// Ends the move of a job that the host has dropped, if there is one.
-void JobHost::end_move(const JobRef& slot, const Failure& reason) {
-  if (!slot->moving) return;
-  const JobMove move = std::move(*slot->moving);
-  slot->moving.reset();
-  for (const auto& waiting : std::exchange(slot->when_loaded, {})) waiting();
+void JobMoves::end(JobSlot& slot, const Failure& reason) {
+  if (!slot.moving) return;
+  const JobMove move = std::move(*slot.moving);
+  slot.moving.reset();
+  for (const auto& waiting : std::exchange(slot.when_loaded, {})) waiting();
   move.then(move.done ? Result<void>() : reason);
 }
 
