@@ -25,17 +25,14 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/core/host/commit_pace.h"
+#include "daemon/core/host/commits.h"
 #include "daemon/core/host/host_context.h"
 #include "daemon/core/host/job_deadlines.h"
 #include "daemon/core/host/job_moves.h"
 #include "daemon/core/host/job_table.h"
+#include "daemon/core/host/reply_sender.h"
 
 namespace c10dd::core {
-
-/// What became of a request: its job has answered it, although the commit gate may still hold the
-/// reply; it is blocked in the job; or it was ignored and gets no reply.
-enum class Submitted : std::uint8_t { answered, blocked, ignored };
 
 /// A hello that is on its way to its job.
 struct HelloRequest {
@@ -113,7 +110,9 @@ class JobHost final : private JobDropper {
   void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece);
   /// Handles the result of the batch in flight. Has no effect if the engine of this generation is
   /// no longer open.
-  void committed(std::uint64_t generation, const store::CommitResult& result);
+  void committed(std::uint64_t generation, const store::CommitResult& result) {
+    commits_.committed(generation, result);
+  }
 
   /// Handles the result of Shell::hand_over(). Has no effect if the engine of this generation is no
   /// longer open.
@@ -164,17 +163,6 @@ class JobHost final : private JobDropper {
   void drop(const JobRef& slot, const Failure& reason) override;
   void lose_engine(const std::string& why, bool rolled_back) override;
 
-  // job_host.cc
-  void perform(const JobRef& slot, Effects& effects, const AttachmentRef& by = nullptr,
-               std::uint64_t sequence = 0);
-  void perform(const JobRef& slot, Effects&& effects) { perform(slot, effects); }
-  void hold(const JobRef& slot, OutgoingReply&& reply);
-  void end_turn_of(const JobRef& slot);
-  std::size_t waiting() const;
-  void start_batch();
-  void finish_batch(const store::CommitResult& result);
-  void release(const JobRef& slot);
-
   // job_host_sessions.cc
   void arrive(const JobLocation& location, HelloRequest request);
   JobRef slot_of(const JobLocation& location, const std::string& job, const std::string& run);
@@ -182,9 +170,6 @@ class JobHost final : private JobDropper {
   void take_over(const JobRef& slot, const HelloRequest& request);
   Failure refusal_of(const JobRef& slot);
   void refuse(const HelloRequest& request, Failure reason);
-  void refuse(const std::shared_ptr<ReplySink>& sink, std::uint32_t channel, std::uint64_t sequence,
-              Failure reason);
-  void refuse(const JobSlot::Refused& refused, Failure reason);
   void drop_stored(const std::string& why);
 
   // job_host_load.cc
@@ -207,28 +192,10 @@ class JobHost final : private JobDropper {
 
   JobTable table_;
   JobDeadlines deadlines_;
+  ReplySender replies_;
+  Commits commits_;
   std::vector<JobRef> loading_;  ///< jobs with pieces that are not restored yet
   JobMoves moves_;
-  std::vector<std::shared_ptr<ReplySink>> to_flush_;  ///< sinks that got replies in this turn
-
-  // These objects are empty between calls. They keep memory for the next call.
-  Effects effects_;
-  std::vector<OutgoingReply> spare_replies_;
-  std::vector<JobRef> spare_touched_;
-
-  /// The rows of a job that are part of the batch in flight.
-  struct InFlight {
-    JobRef slot;
-    Revision to = 0;
-    std::size_t rows = 0;
-  };
-  std::uint64_t batch_ = 0;  ///< number of the newest batch
-  bool batch_in_flight_ = false;
-  std::size_t to_answer_ = 0;  ///< requests that wait for the batch in flight
-  CommitPace pace_;
-  std::vector<InFlight> committing_;  ///< in the order of CommitBatch::jobs
-  std::vector<JobRef> confirming_;    ///< in the order of CommitBatch::confirms
-
   TurnUse foreign_use_;  ///< requests and bytes in this turn for jobs of other hosts
 };
 

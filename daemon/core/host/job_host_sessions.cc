@@ -15,23 +15,7 @@ constexpr Duration kDrainRetry = std::chrono::milliseconds(200);  // the next da
 }  // namespace
 
 void JobHost::refuse(const HelloRequest& request, Failure reason) {
-  refuse(request.sink, request.channel, request.sequence, std::move(reason));
-}
-
-void JobHost::refuse(const std::shared_ptr<ReplySink>& sink, std::uint32_t channel,
-                     std::uint64_t sequence, Failure reason) {
-  OutgoingReply reply;
-  reply.sequence = sequence;
-  reply.op = Hello::op.code;
-  reply.result = std::move(reason);
-  sink->deliver(channel, reply, Stamp{});
-  to_flush_.push_back(sink);
-}
-
-/// Sends the reply to a refused hello, and ends its attachment.
-void JobHost::refuse(const JobSlot::Refused& refused, Failure reason) {
-  const std::shared_ptr<ReplySink> sink = std::exchange(refused.to->sink, nullptr);
-  refuse(sink, refused.to->channel, refused.sequence, std::move(reason));
+  replies_.refuse(request.sink, request.channel, request.sequence, std::move(reason));
 }
 
 void JobHost::hello(HelloRequest request) {
@@ -158,7 +142,7 @@ void JobHost::take_over(const JobRef& slot, const HelloRequest& request) {
   const std::shared_ptr<ReplySink> sink = older->sink;
   slot->end(older, context_.loop.now());
   if (!planted(Planted::disconnect_not_reported)) {
-    perform(slot, slot->job->disconnect(request.hello.session, context_.now()));
+    commits_.perform(slot, slot->job->disconnect(request.hello.session, context_.now()));
   }
   if (planted(Planted::attachment_reused)) older->sink = request.sink;
   const bool same =
@@ -198,7 +182,7 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
     attachment->refusal = ++slot->refusals;
     slot->refused[attachment->refusal] = {attachment, request.sequence};
   }
-  perform(slot, effects, attachment, request.sequence);
+  commits_.perform(slot, effects, attachment, request.sequence);
 }
 
 void JobHost::detach(const JobRef& slot, const AttachmentRef& attachment) {
@@ -209,7 +193,7 @@ void JobHost::detach(const JobRef& slot, const AttachmentRef& attachment) {
   if (attachment->ended()) return;
   slot->end(attachment, context_.loop.now());
   if (slot->moving || planted(Planted::disconnect_not_reported)) return;
-  perform(slot, slot->job->disconnect(attachment->from.session, context_.now()));
+  commits_.perform(slot, slot->job->disconnect(attachment->from.session, context_.now()));
 }
 
 void JobHost::retire(JobNumber number) {
