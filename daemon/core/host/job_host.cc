@@ -17,6 +17,7 @@ JobHost::JobHost(HostLoop& loop, Shell& shell, JobDirectory& directory, GrowthGa
       table_(context_),
       replies_(context_),
       commits_(context_, table_, deadlines_, replies_, *this),
+      loader_(context_, table_, *this),
       moves_(context_, table_, *this) {}
 
 JobHost::~JobHost() = default;
@@ -58,7 +59,7 @@ void JobHost::end_turn() {
   while (const JobRef slot = deadlines_.take_due(time)) {
     if (!slot->dropped && !slot->moving) commits_.perform(slot, slot->job->tick(time));
   }
-  restore_pieces();
+  loader_.restore_pieces();
   commits_.start_batch();
   commits_.end_turn();
   moves_.hand_over();
@@ -70,12 +71,12 @@ void JobHost::end_turn() {
 /// leave that a client takes for a sign of life from the owner of its job.
 void JobHost::check_lease() {
   if (table_.empty() || context_.lease_holds()) return;
-  drop_stored("this daemon could not renew its lease on the shared engine");
+  loader_.give_up_all("this daemon could not renew its lease on the shared engine");
 }
 
 std::optional<SteadyTime> JobHost::next_wake() const {
   const SteadyTime clock = context_.loop.now();
-  if (!loading_.empty()) return clock;
+  if (loader_.has_pieces()) return clock;
   std::optional<SteadyTime> next = commits_.next_batch();
   if (context_.in_fleet() && !table_.empty() && context_.lease_holds()) {
     const SteadyTime at = clock + (context_.fleet.lease_end - context_.loop.boot_now());
@@ -98,11 +99,7 @@ void JobHost::drain() {
 void JobHost::drop(const JobRef& slot, const Failure& reason) {
   if (slot->dropped) return;
   table_.remove(slot);
-  if (context_.in_fleet() && !slot->is_volatile) {
-    context_.directory.note_dropped(slot->number);
-    Revision& durable = durable_[slot->number];
-    if (slot->gate) durable = std::max(durable, slot->gate->stamp().revision);
-  }
+  loader_.note_dropped(*slot);
   deadlines_.remove(slot);
   // In a fixed order, so that simulated runs are reproducible.
   const auto attached = std::exchange(slot->attached, {});
@@ -123,14 +120,14 @@ void JobHost::lose_engine(const std::string& why, bool rolled_back) {
 }
 
 void JobHost::engine_lost(const std::string& why) {
-  drop_stored("the engine is being reopened: " + why);
+  loader_.give_up_all("the engine is being reopened: " + why);
   commits_.engine_lost();
   context_.engine.reset();
 }
 
 void JobHost::forget() {
   table_.forget();
-  loading_.clear();
+  loader_.forget();
   moves_.forget();
   deadlines_.clear();
   replies_.forget();

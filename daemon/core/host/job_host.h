@@ -28,6 +28,7 @@
 #include "daemon/core/host/commits.h"
 #include "daemon/core/host/host_context.h"
 #include "daemon/core/host/job_deadlines.h"
+#include "daemon/core/host/job_loader.h"
 #include "daemon/core/host/job_moves.h"
 #include "daemon/core/host/job_table.h"
 #include "daemon/core/host/reply_sender.h"
@@ -93,8 +94,7 @@ class JobHost final : private JobDropper {
 
   /// Notes that an engine was opened. While no engine is open, hellos are refused.
   void engine_opened(const EngineState& engine) {
-    if (engine.incarnation != incarnation_) durable_.clear();
-    incarnation_ = engine.incarnation;
+    loader_.engine_opened(engine.incarnation);
     context_.engine = engine;
   }
   /// Returns false if other daemons may take over the jobs of this one.
@@ -107,7 +107,9 @@ class JobHost final : private JobDropper {
   void engine_lost(const std::string& why);
   /// Queues one piece of a job, which the engine has read. The host restores one piece of each job
   /// per turn. Has no effect if the engine of this generation is no longer open.
-  void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece);
+  void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece) {
+    loader_.loaded(generation, slot, std::move(piece));
+  }
   /// Handles the result of the batch in flight. Has no effect if the engine of this generation is
   /// no longer open.
   void committed(std::uint64_t generation, const store::CommitResult& result) {
@@ -125,10 +127,14 @@ class JobHost final : private JobDropper {
   /// Serves a job: loads it, if needed, as a hello does. Calls `then` on this loop with the job, or
   /// with the failure that a hello would get.
   void serve(const JobLocation& location, const std::string& job, const std::string& run,
-             std::function<void(Result<JobRef>)> then);
+             std::function<void(Result<JobRef>)> then) {
+    loader_.serve(location, job, run, std::move(then));
+  }
   /// Loads a run, as a hello does, to find out whether the run has sessions. If the run has no
   /// session, the host reports the run as idle.
-  void probe(const JobLocation& location, const std::string& job, const std::string& run);
+  void probe(const JobLocation& location, const std::string& job, const std::string& run) {
+    loader_.probe(location, job, run);
+  }
   /// Drops a job that the directory has retired or removed.
   void retire(JobNumber number);
   /// Gives a job to another daemon: when all its changes are durable and their replies have left,
@@ -165,36 +171,18 @@ class JobHost final : private JobDropper {
 
   // job_host_sessions.cc
   void arrive(const JobLocation& location, HelloRequest request);
-  JobRef slot_of(const JobLocation& location, const std::string& job, const std::string& run);
   void attach(const JobRef& slot, const HelloRequest& request);
   void take_over(const JobRef& slot, const HelloRequest& request);
-  Failure refusal_of(const JobRef& slot);
   void refuse(const HelloRequest& request, Failure reason);
-  void drop_stored(const std::string& why);
 
-  // job_host_load.cc
-  void load(const JobRef& slot, std::optional<store::Holder> over = {});
-  void refused_claim(const JobRef& slot, const store::ClaimReply& reply);
-  void claim_decided(const JobRef& slot, const store::Holder& holder,
-                     const ClaimDecision& decision);
-  void give_up_load(const JobRef& slot, Failure refusal);
   void check_lease();
-  void begin_volatile(const JobRef& slot);
-  void restore_pieces();
-  void restore_piece(const JobRef& slot);
-  void finish_load(const JobRef& slot, const Result<void>& result);
-  Result<void> check_claim(const JobRef& slot, const store::Claim& claim) const;
 
   HostContext context_;
-  std::uint64_t incarnation_ = 0;  ///< of the engine that was opened last
-  /// In a fleet: of jobs that this daemon has served, the newest revision that was durable.
-  std::unordered_map<JobNumber, Revision> durable_;
-
   JobTable table_;
   JobDeadlines deadlines_;
   ReplySender replies_;
   Commits commits_;
-  std::vector<JobRef> loading_;  ///< jobs with pieces that are not restored yet
+  JobLoader loader_;
   JobMoves moves_;
   TurnUse foreign_use_;  ///< requests and bytes in this turn for jobs of other hosts
 };

@@ -65,72 +65,15 @@ void JobHost::lease_endpoint(const std::string& job, const LeaseEndpoint& reques
       });
 }
 
-/// Returns the slot of a job that this host serves, for a hello or a probe, and marks the job as in
-/// use. If the job has no slot yet, creates one and starts to load the job.
-JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
-                        const std::string& run) {
-  JobRef slot = table_.find(location.number);
-  if (!slot) {
-    slot = table_.add(location, job, run);
-    slot->is_volatile ? begin_volatile(slot) : load(slot);
-  }
-  table_.use(*slot, location.lookup);
-  return slot;
-}
-
-void JobHost::probe(const JobLocation& location, const std::string& job, const std::string& run) {
-  if (!context_.is_open(location.generation)) return;
-  if (planted(Planted::run_not_probed)) return context_.directory.report_idle(location, false);
-  const JobRef slot = slot_of(location, job, run);
-  if (slot->serving) table_.touch(slot);
-}
-
 /// Handles a hello for a job that this host serves. If the job is still loading, the hello waits.
 void JobHost::arrive(const JobLocation& location, HelloRequest request) {
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
-  serve(location, job, run, [this, request = std::move(request)](const Result<JobRef>& served) {
-    if (served) return attach(*served, request);
-    refuse(request, served.error());
-  });
-}
-
-void JobHost::serve(const JobLocation& location, const std::string& job, const std::string& run,
-                    std::function<void(Result<JobRef>)> then) {
-  const bool has_engine = context_.is_open(location.generation);
-  if (!has_engine && !is_volatile_number(location.number)) {
-    return then(context_.cannot_serve("the engine is being reopened"));
-  }
-  if (!is_volatile_number(location.number) && !context_.lease_holds()) {
-    return then(
-        context_.cannot_serve("this daemon could not renew its lease on the shared engine"));
-  }
-  const JobRef slot = slot_of(location, job, run);
-  if (slot->name != job || slot->run != run) {
-    context_.directory.found_gone();  // the number is of another run by now
-    return then(unavailable("the run now has another number; try again"));
-  }
-  if (slot->serving && !slot->moving) return then(slot);
-  if (slot->damaged_until) {
-    if (context_.loop.now() < *slot->damaged_until) return then(refusal_of(slot));
-    slot->damaged_until.reset();
-    load(slot);
-  }
-  slot->when_loaded.push_back([this, slot, then = std::move(then)] {
-    if (slot->serving) return then(slot);
-    then(refusal_of(slot));
-  });
-}
-
-/// Returns why a job could not be loaded, or is served no longer. Reports a job that could not be
-/// loaded as idle to the directory, because it gets no session.
-Failure JobHost::refusal_of(const JobRef& slot) {
-  if (slot->refusal) return *slot->refusal;
-  if (context_.engine) {
-    context_.directory.report_idle({this, slot->number, context_.engine->generation, slot->lookup},
-                                   false);
-  }
-  return unavailable(format("job \"{}\" could not be loaded: {}", slot->name, slot->load_failure));
+  loader_.serve(location, job, run,
+                [this, request = std::move(request)](const Result<JobRef>& served) {
+                  if (served) return attach(*served, request);
+                  refuse(request, served.error());
+                });
 }
 
 /// Ends the older attachment of the session, if there is one. The older connection is notified,
@@ -200,22 +143,7 @@ void JobHost::retire(JobNumber number) {
   if (const JobRef slot = table_.find(number)) {
     drop(slot, failure(Code::session_expired, "the daemon has removed this run"));
   }
-  durable_.erase(number);
-}
-
-/// Drops all jobs except volatile runs. Their clients come back.
-void JobHost::drop_stored(const std::string& why) {
-  std::vector<JobRef> jobs;  // a copy: drop() erases
-  for (const auto& [number, slot] : table_) jobs.push_back(slot);
-  for (const JobRef& slot : jobs) {
-    if (slot->is_volatile && !planted(Planted::plain_run_dropped)) continue;
-    slot->load_failure = why;
-    // A refused hello normally makes its job idle (refuse_hello()). In a fleet the job may soon
-    // belong to another daemon, so this daemon must not retire it for that.
-    if (context_.in_fleet()) slot->refusal = context_.cannot_serve(why);
-    drop(slot, context_.cannot_serve(why));
-    for (const auto& then : std::exchange(slot->when_loaded, {})) then();
-  }
+  loader_.note_gone(number);
 }
 
 }  // namespace c10dd::core

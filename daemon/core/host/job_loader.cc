@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads jobs in pieces, one piece of each job per turn, so that the loop also serves other jobs
-// during a load.
+#include "daemon/core/host/job_loader.h"
+
 #include <algorithm>
 
 #include "daemon/core/host/commit_gate.h"
-#include "daemon/core/host/job_host.h"
+#include "daemon/core/host/volatile_number.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
 
 namespace c10dd::core {
 namespace {
@@ -18,7 +19,65 @@ constexpr auto kDamagedPause = std::chrono::minutes(1);
 
 }  // namespace
 
-void JobHost::load(const JobRef& slot, std::optional<store::Holder> over) {
+void JobLoader::serve(const JobLocation& location, const std::string& job, const std::string& run,
+                      std::function<void(Result<JobRef>)> then) {
+  const bool has_engine = context_.is_open(location.generation);
+  if (!has_engine && !is_volatile_number(location.number)) {
+    return then(context_.cannot_serve("the engine is being reopened"));
+  }
+  if (!is_volatile_number(location.number) && !context_.lease_holds()) {
+    return then(
+        context_.cannot_serve("this daemon could not renew its lease on the shared engine"));
+  }
+  const JobRef slot = slot_of(location, job, run);
+  if (slot->name != job || slot->run != run) {
+    context_.directory.found_gone();  // the number is of another run by now
+    return then(unavailable("the run now has another number; try again"));
+  }
+  if (slot->serving && !slot->moving) return then(slot);
+  if (slot->damaged_until) {
+    if (context_.loop.now() < *slot->damaged_until) return then(refusal_of(*slot));
+    slot->damaged_until.reset();
+    load(slot);
+  }
+  slot->when_loaded.push_back([this, slot, then = std::move(then)] {
+    if (slot->serving) return then(slot);
+    then(refusal_of(*slot));
+  });
+}
+
+void JobLoader::probe(const JobLocation& location, const std::string& job, const std::string& run) {
+  if (!context_.is_open(location.generation)) return;
+  if (planted(Planted::run_not_probed)) return context_.directory.report_idle(location, false);
+  const JobRef slot = slot_of(location, job, run);
+  if (slot->serving) table_.touch(slot);
+}
+
+/// Returns the slot of a job that this host serves, for a hello or a probe, and marks the job as in
+/// use. If the job has no slot yet, creates one and starts to load the job.
+JobRef JobLoader::slot_of(const JobLocation& location, const std::string& job,
+                          const std::string& run) {
+  JobRef slot = table_.find(location.number);
+  if (!slot) {
+    slot = table_.add(location, job, run);
+    slot->is_volatile ? begin_volatile(slot) : load(slot);
+  }
+  table_.use(*slot, location.lookup);
+  return slot;
+}
+
+/// Returns why a job could not be loaded, or is served no longer. Reports a job that could not be
+/// loaded as idle to the directory, because it gets no session.
+Failure JobLoader::refusal_of(const JobSlot& slot) {
+  if (slot.refusal) return *slot.refusal;
+  if (context_.engine) {
+    context_.directory.report_idle(
+        {&context_.host, slot.number, context_.engine->generation, slot.lookup}, false);
+  }
+  return unavailable(format("job \"{}\" could not be loaded: {}", slot.name, slot.load_failure));
+}
+
+void JobLoader::load(const JobRef& slot, std::optional<store::Holder> over) {
   context_.shell.load(
       slot, std::make_shared<store::JobLoad>(
                 slot->number, store::ClaimTerms{context_.engine->precondition, slot->entry, over}));
@@ -26,13 +85,13 @@ void JobHost::load(const JobRef& slot, std::optional<store::Holder> over) {
 
 /// Handles the reply to a claim that the engine has refused: the job is gone, or another daemon
 /// owns it.
-void JobHost::refused_claim(const JobRef& slot, const store::ClaimReply& reply) {
+void JobLoader::refused_claim(const JobRef& slot, const store::ClaimReply& reply) {
   const auto* holder = std::get_if<store::Holder>(&reply);
   if (holder == nullptr) {
     context_.directory.found_gone();
-    return give_up_load(slot, unavailable(format("run \"{}\" of job \"{}\" was removed by another "
-                                                 "daemon",
-                                                 slot->run, slot->name)));
+    return give_up(slot, unavailable(format("run \"{}\" of job \"{}\" was removed by another "
+                                            "daemon",
+                                            slot->run, slot->name)));
   }
   context_.directory.decide_claim(
       *holder, context_.loop,
@@ -43,8 +102,8 @@ void JobHost::refused_claim(const JobRef& slot, const store::ClaimReply& reply) 
       });
 }
 
-void JobHost::claim_decided(const JobRef& slot, const store::Holder& holder,
-                            const ClaimDecision& decision) {
+void JobLoader::claim_decided(const JobRef& slot, const store::Holder& holder,
+                              const ClaimDecision& decision) {
   if (decision.kind == ClaimDecision::Kind::take_over) {
     context_.shell.report(slot.get(),
                           JobTakenOver{decision.owner, holder.owner.epoch, holder.owner.process});
@@ -54,7 +113,7 @@ void JobHost::claim_decided(const JobRef& slot, const store::Holder& holder,
     Failure elsewhere = failure(Code::not_owner, "job \"{}\" is served by the daemon at {}",
                                 slot->name, decision.owner);
     elsewhere.addresses = decision.addresses;
-    return give_up_load(slot, std::move(elsewhere));
+    return give_up(slot, std::move(elsewhere));
   }
   Failure wait = unavailable(
       decision.owner.empty()
@@ -64,29 +123,29 @@ void JobHost::claim_decided(const JobRef& slot, const store::Holder& holder,
                 "the job when the lease of the other one expires",
                 slot->name, decision.owner));
   wait.retry_after = decision.again;
-  give_up_load(slot, std::move(wait));
+  give_up(slot, std::move(wait));
 }
 
 /// Ends a load whose claim was refused: all hellos that wait for the job get this failure.
-void JobHost::give_up_load(const JobRef& slot, Failure refusal) {
+void JobLoader::give_up(const JobRef& slot, Failure refusal) {
   slot->refusal = std::move(refusal);
-  drop(slot, *slot->refusal);
+  dropper_.drop(slot, *slot->refusal);
   for (const auto& then : std::exchange(slot->when_loaded, {})) then();
 }
 
 /// Starts to serve a volatile run, which is empty. Its number also is its incarnation, because no
 /// earlier or later state has the number.
-void JobHost::begin_volatile(const JobRef& slot) {
+void JobLoader::begin_volatile(const JobRef& slot) {
   const Stamp start{slot->number, 1, 0};
   slot->epoch = start.epoch;
   Quotas quotas = context_.settings.quotas;
   quotas.history_changes = std::min(quotas.history_changes, limits::kVolatileHistoryChanges);
   slot->job = std::make_unique<Job>(slot->number, start, quotas);
   slot->gate = std::make_unique<CommitGate>(start, false);
-  finish_load(slot, slot->job->resume(context_.now()));
+  finish(slot, slot->job->resume(context_.now()));
 }
 
-void JobHost::loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece) {
+void JobLoader::loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece) {
   if (!context_.is_open(generation) || slot->dropped) return;
   if (planted(Planted::piece_lost) && !piece.last && slot->job) return;
   slot->pieces.push_back(std::move(piece));
@@ -95,7 +154,7 @@ void JobHost::loaded(std::uint64_t generation, const JobRef& slot, store::JobPie
   if (slot->pieces.size() == 1) loading_.push_back(slot);
 }
 
-void JobHost::restore_pieces() {
+void JobLoader::restore_pieces() {
   if (loading_.empty()) return;
   for (const JobRef& slot : std::exchange(loading_, {})) {
     if (!slot->dropped) restore_piece(slot);
@@ -103,14 +162,14 @@ void JobHost::restore_pieces() {
   }
 }
 
-void JobHost::restore_piece(const JobRef& slot) {
+void JobLoader::restore_piece(const JobRef& slot) {
   const store::JobPiece piece = std::move(slot->pieces.front());
   slot->pieces.pop_front();
   const auto* claim = piece.claim ? std::get_if<store::Claim>(&*piece.claim) : nullptr;
   if (piece.claim && claim == nullptr) return refused_claim(slot, *piece.claim);
   if (claim != nullptr && !slot->job) {
-    if (const Result<void> whole = check_claim(slot, *claim); !whole) {
-      return finish_load(slot, whole);
+    if (const Result<void> whole = check_claim(*slot, *claim); !whole) {
+      return finish(slot, whole);
     }
     const Stamp start{context_.engine->incarnation, claim->epoch, claim->revision};
     slot->epoch = planted(Planted::claim_lost) ? 0 : claim->epoch;
@@ -133,24 +192,24 @@ void JobHost::restore_piece(const JobRef& slot) {
     const bool jumps = planted(Planted::clock_jumps_at_restart);
     good = slot->job->resume(jumps ? context_.now() - std::chrono::minutes(10) : context_.now());
   }
-  finish_load(slot, good);
+  finish(slot, good);
 }
 
 /// Fails if the engine has less of a job than this daemon has seen durable.
-Result<void> JobHost::check_claim(const JobRef& slot, const store::Claim& claim) const {
-  const auto seen = durable_.find(slot->number);
+Result<void> JobLoader::check_claim(const JobSlot& slot, const store::Claim& claim) const {
+  const auto seen = durable_.find(slot.number);
   if (seen == durable_.end() || claim.revision >= seen->second) return {};
   return failure(Code::state_rolled_back,
-                 "{} is at revision {} in the engine, but revision {} was durable",
-                 described(*slot), claim.revision, seen->second);
+                 "{} is at revision {} in the engine, but revision {} was durable", described(slot),
+                 claim.revision, seen->second);
 }
 
 /// Ends a load. If the job was restored, or if its rows are damaged, the job keeps its slot. After
 /// any other failure, drops the job, so that the next hello loads it again. If the engine is
 /// unavailable, or its state is not the one that was read, it is also closed and opened again.
-void JobHost::finish_load(const JobRef& slot, const Result<void>& result) {
+void JobLoader::finish(const JobRef& slot, const Result<void>& result) {
   if (result.has_error() && result.error().code == Code::not_owner) {
-    return give_up_load(slot, unavailable(result.error().detail));  // taken over during the load
+    return give_up(slot, unavailable(result.error().detail));  // taken over during the load
   }
   const bool replaced = result.has_error() && result.error().code == Code::state_rolled_back;
   const Result<void> good = replaced ? unavailable(result.error().detail) : result;
@@ -171,10 +230,36 @@ void JobHost::finish_load(const JobRef& slot, const Result<void>& result) {
     slot->gate.reset();
   }
   for (const auto& then : std::exchange(slot->when_loaded, {})) then();
-  if (!good && !damaged) drop(slot, good.error());
+  if (!good && !damaged) dropper_.drop(slot, good.error());
   if (good.has_error() && good.error().code == Code::unavailable) {
-    lose_engine(good.error().detail, replaced);
+    dropper_.lose_engine(good.error().detail, replaced);
   }
+}
+
+void JobLoader::give_up_all(const std::string& why) {
+  std::vector<JobRef> jobs;  // a copy: drop() erases
+  for (const auto& [number, slot] : table_) jobs.push_back(slot);
+  for (const JobRef& slot : jobs) {
+    if (slot->is_volatile && !planted(Planted::plain_run_dropped)) continue;
+    slot->load_failure = why;
+    // A refused hello normally makes its job idle, see refusal_of(). In a fleet the job may soon
+    // belong to another daemon, so this daemon must not retire it for that.
+    if (context_.in_fleet()) slot->refusal = context_.cannot_serve(why);
+    dropper_.drop(slot, context_.cannot_serve(why));
+    for (const auto& then : std::exchange(slot->when_loaded, {})) then();
+  }
+}
+
+void JobLoader::engine_opened(std::uint64_t incarnation) {
+  if (incarnation != incarnation_) durable_.clear();
+  incarnation_ = incarnation;
+}
+
+void JobLoader::note_dropped(const JobSlot& slot) {
+  if (!context_.in_fleet() || slot.is_volatile) return;
+  context_.directory.note_dropped(slot.number);
+  Revision& durable = durable_[slot.number];
+  if (slot.gate) durable = std::max(durable, slot.gate->stamp().revision);
 }
 
 }  // namespace c10dd::core

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads jobs in pieces, one piece of each job per turn, so that the loop also serves other jobs
+// during a load. Calls back whoever waits for a job when it is served, or cannot be.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/core/host/host_context.h"
+#include "daemon/core/host/job_dropper.h"
+#include "daemon/core/host/job_table.h"
+
+namespace c10dd::core {
+
+class JobLoader {
+ public:
+  JobLoader(const HostContext& context, JobTable& table, JobDropper& dropper)
+      : context_(context), table_(table), dropper_(dropper) {}
+
+  /// As JobHost::serve().
+  void serve(const JobLocation& location, const std::string& job, const std::string& run,
+             std::function<void(Result<JobRef>)> then);
+  /// As JobHost::probe().
+  void probe(const JobLocation& location, const std::string& job, const std::string& run);
+  /// As JobHost::loaded().
+  void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece);
+  /// Restores one piece of each job that has pieces.
+  void restore_pieces();
+  bool has_pieces() const { return !loading_.empty(); }
+
+  /// Drops all jobs except volatile runs. Their clients come back.
+  void give_up_all(const std::string& why);
+  /// Notes that an engine with this state was opened.
+  void engine_opened(std::uint64_t incarnation);
+  /// Remembers how far a dropped job was durable, and tells the directory that another daemon may
+  /// serve it now.
+  void note_dropped(const JobSlot& slot);
+  /// Forgets what note_dropped() has remembered of a job that is gone.
+  void note_gone(JobNumber number) { durable_.erase(number); }
+  void forget() { loading_.clear(); }
+
+ private:
+  JobRef slot_of(const JobLocation& location, const std::string& job, const std::string& run);
+  Failure refusal_of(const JobSlot& slot);
+  void load(const JobRef& slot, std::optional<store::Holder> over = {});
+  void refused_claim(const JobRef& slot, const store::ClaimReply& reply);
+  void claim_decided(const JobRef& slot, const store::Holder& holder,
+                     const ClaimDecision& decision);
+  void give_up(const JobRef& slot, Failure refusal);
+  void begin_volatile(const JobRef& slot);
+  void restore_piece(const JobRef& slot);
+  Result<void> check_claim(const JobSlot& slot, const store::Claim& claim) const;
+  void finish(const JobRef& slot, const Result<void>& result);
+
+  const HostContext& context_;
+  JobTable& table_;
+  JobDropper& dropper_;
+  std::vector<JobRef> loading_;    ///< jobs with pieces that are not restored yet
+  std::uint64_t incarnation_ = 0;  ///< of the engine that was opened last
+  /// In a fleet: of jobs that this daemon has served, the newest revision that was durable.
+  std::unordered_map<JobNumber, Revision> durable_;
+};
+
+}  // namespace c10dd::core
