@@ -2,9 +2,7 @@
 #include "daemon/core/host/job_host.h"
 
 #include <algorithm>
-#include <map>
 
-#include "daemon/core/host/commit_gate.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
@@ -18,13 +16,33 @@ JobHost::JobHost(HostLoop& loop, Shell& shell, JobDirectory& directory, GrowthGa
       replies_(context_),
       commits_(context_, table_, deadlines_, replies_, *this),
       loader_(context_, table_, *this),
+      attachments_(context_, table_, loader_, commits_, replies_),
       moves_(context_, table_, *this) {}
 
-JobHost::~JobHost() = default;
+void JobHost::hello(HelloRequest request) {
+  if (attachments_.hello(request)) return;
+  const std::string job = request.hello.job;
+  const std::string run = request.hello.run;
+  const std::string client = request.client;
+  auto located = [this, request = std::move(request)](const Result<JobLocation>& found) mutable {
+    if (!found) return attachments_.not_found(request, found.error());
+    JobHost& owner = *found->host;
+    if (&owner == this) return attachments_.arrive(*found, std::move(request));
+    request.sink = std::make_shared<RemoteSink>(request.sink, context_.loop);
+    request.on_open = [this, on_open = std::move(request.on_open)](
+                          const JobRef& slot, const AttachmentRef& attachment) {
+      context_.loop.post([on_open, slot, attachment] { on_open(slot, attachment); });
+    };
+    owner.loop().post([&owner, location = *found, request = std::move(request)]() mutable {
+      owner.attachments_.arrive(location, std::move(request));
+    });
+  };
+  context_.directory.locate(job, run, client, context_.loop, std::move(located));
+}
 
 Submitted JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, const CallId& call,
                           const Request& request) {
-  if (!mine(slot)) {
+  if (&slot->owner != this) {
     slot->owner.loop().post(
         [slot, attachment, call, request] { slot->owner.submit(slot, attachment, call, request); });
     return Submitted::answered;
@@ -33,28 +51,56 @@ Submitted JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, c
 }
 
 void JobHost::heard(const JobRef& slot, std::uint64_t connection) {
-  if (!mine(slot)) {
+  if (&slot->owner != this) {
     slot->owner.loop().post([slot, connection] { slot->owner.heard(slot, connection); });
   } else if (!slot->dropped) {
     slot->job->heard(connection, context_.now());
   }
 }
 
+void JobHost::lease_endpoint(const std::string& job, const LeaseEndpoint& request,
+                             std::int64_t arrived_ns, std::function<void(const Reply&)> then) {
+  context_.directory.lease_endpoint(
+      job, request, context_.loop,
+      [this, arrived_ns, then = std::move(then)](Result<EndpointLease> leased) {
+        OutgoingReply reply;
+        reply.op = LeaseEndpoint::op.code;
+        reply.arrived_ns = arrived_ns;
+        if (leased) reply.result = ReplyBody(std::move(*leased));
+        if (!leased) reply.result = leased.error();
+        context_.shell.released(reply);
+        then(reply.result);
+      });
+}
+
+void JobHost::detach(const JobRef& slot, const AttachmentRef& attachment) {
+  if (&slot->owner != this) {
+    slot->owner.loop().post([slot, attachment] { slot->owner.detach(slot, attachment); });
+  } else {
+    attachments_.detach(slot, attachment);
+  }
+}
+
 bool JobHost::charge(const JobRef& job, std::size_t bytes) {
-  TurnUse& use = mine(job) ? job->use : foreign_use_;
+  const bool mine = &job->owner == this;
+  TurnUse& use = mine ? job->use : foreign_use_;
   use.add(bytes);
-  if (mine(job)) table_.touch_quietly(job);
+  if (mine) table_.touch_quietly(job);
   return use.spent();
 }
 
 bool JobHost::spent(const JobRef& job) const {
-  return mine(job) ? job->use.spent() : foreign_use_.spent();
+  return (&job->owner == this ? job->use : foreign_use_).spent();
 }
 
 // Deadlines and finished loads can produce rows. Both are handled before start_batch(), so that the
 // batch includes these rows.
 void JobHost::end_turn() {
-  check_lease();
+  // If the lease does not hold, other daemons may take over the jobs now. So no reply may leave
+  // that a client takes for a sign of life from the owner of its job.
+  if (!table_.empty() && !context_.lease_holds()) {
+    loader_.give_up_all("this daemon could not renew its lease on the shared engine");
+  }
   const TimePoint time = context_.time.end_turn(context_.loop.now());
   while (const JobRef slot = deadlines_.take_due(time)) {
     if (!slot->dropped && !slot->moving) commits_.perform(slot, slot->job->tick(time));
@@ -65,13 +111,6 @@ void JobHost::end_turn() {
   moves_.hand_over();
   replies_.flush();
   foreign_use_ = {};
-}
-
-/// Drops all jobs if the lease does not hold: other daemons may take them over now, so no reply may
-/// leave that a client takes for a sign of life from the owner of its job.
-void JobHost::check_lease() {
-  if (table_.empty() || context_.lease_holds()) return;
-  loader_.give_up_all("this daemon could not renew its lease on the shared engine");
 }
 
 std::optional<SteadyTime> JobHost::next_wake() const {
@@ -101,15 +140,7 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
   table_.remove(slot);
   loader_.note_dropped(*slot);
   deadlines_.remove(slot);
-  // In a fixed order, so that simulated runs are reproducible.
-  const auto attached = std::exchange(slot->attached, {});
-  const std::map<SessionId, AttachmentRef> in_order(attached.begin(), attached.end());
-  for (const auto& [session, attachment] : in_order) {
-    const std::shared_ptr<ReplySink> sink = std::exchange(attachment->sink, nullptr);
-    sink->end_session(attachment->channel, reason);
-  }
-  for (const auto& [number, refused] : std::exchange(slot->refused, {}))
-    replies_.refuse(refused, reason);
+  attachments_.end_all(*slot, reason);
   JobMoves::end(*slot, reason);
 }
 
@@ -123,6 +154,13 @@ void JobHost::engine_lost(const std::string& why) {
   loader_.give_up_all("the engine is being reopened: " + why);
   commits_.engine_lost();
   context_.engine.reset();
+}
+
+void JobHost::retire(JobNumber number) {
+  if (const JobRef slot = table_.find(number)) {
+    drop(slot, failure(Code::session_expired, "the daemon has removed this run"));
+  }
+  loader_.note_gone(number);
 }
 
 void JobHost::forget() {

@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves the jobs of one event loop: passes each request to its Job, hands rows to the engine in
-// batches, loads and drops jobs, and keeps job time. Holds each reply back until the rows that the
-// reply depends on are durable. Pure: sockets, threads and the engine belong to the Shell around
+// Serves the jobs of one event loop. JobHost takes the calls of connections, of the engine's side
+// and of the directory, and runs the turn. Its parts do the work, each in a file of its own:
+//
+//   HostContext   what all parts share: the shell, the loop, the engine, the fleet, the time
+//   JobTable      which jobs there are, and which of them are in use
+//   JobDeadlines  which job has its deadline next
+//   ReplySender   sends replies that need not wait any more
+//   Commits       carries out the steps of jobs, and commits their rows in batches
+//   JobLoader     loads jobs in pieces
+//   Attachments   attaches sessions to jobs
+//   JobMoves      hands jobs over to other daemons
+//
+// A part uses only parts above it in this list. To drop a job, which concerns most parts, it calls
+// the host through JobDropper. Pure: sockets, threads and the engine belong to the shell around
 // this class, and the time comes from the loop.
 //
 // Threads: a function must be called on the thread of the host's loop, unless it is marked
@@ -12,19 +23,15 @@
 // Turns: in each turn the loop first serves ready sockets, which pass requests to the host.
 // Then end_turn() fires deadlines, starts a batch and sends the replies that need not wait any
 // more.
-//
-// Files: the turn is in job_host.cc, sessions are in job_host_sessions.cc, loads in
-// job_host_load.cc, moves to other daemons in job_host_move.cc.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
+#include "daemon/core/host/attachments.h"
 #include "daemon/core/host/commits.h"
 #include "daemon/core/host/host_context.h"
 #include "daemon/core/host/job_deadlines.h"
@@ -35,18 +42,6 @@
 
 namespace c10dd::core {
 
-/// A hello that is on its way to its job.
-struct HelloRequest {
-  std::shared_ptr<ReplySink> sink;
-  std::uint32_t channel = 0;
-  std::uint64_t sequence = 0;
-  std::uint64_t connection = 0;  ///< Origin::connection
-  Hello hello;
-  /// Called on the connection's loop, before the reply; not called if the hello is refused.
-  std::function<void(const JobRef&, const AttachmentRef&)> on_open;
-  std::string client = {};  ///< address of the client; empty: this daemon
-};
-
 class JobHost final : private JobDropper {
  public:
   using Shell = HostShell;
@@ -55,7 +50,6 @@ class JobHost final : private JobDropper {
   /// All four references must outlive the host.
   JobHost(HostLoop& loop, Shell& shell, JobDirectory& directory, GrowthGate& growth,
           Settings settings);
-  ~JobHost();
 
   HostLoop& loop() { return context_.loop; }                    ///< Thread-safe.
   const GrowthGate& growth() const { return context_.growth; }  ///< Thread-safe.
@@ -164,18 +158,8 @@ class JobHost final : private JobDropper {
   void forget();
 
  private:
-  bool mine(const JobRef& job) const { return &job->owner == this; }
-
   void drop(const JobRef& slot, const Failure& reason) override;
   void lose_engine(const std::string& why, bool rolled_back) override;
-
-  // job_host_sessions.cc
-  void arrive(const JobLocation& location, HelloRequest request);
-  void attach(const JobRef& slot, const HelloRequest& request);
-  void take_over(const JobRef& slot, const HelloRequest& request);
-  void refuse(const HelloRequest& request, Failure reason);
-
-  void check_lease();
 
   HostContext context_;
   JobTable table_;
@@ -183,6 +167,7 @@ class JobHost final : private JobDropper {
   ReplySender replies_;
   Commits commits_;
   JobLoader loader_;
+  Attachments attachments_;
   JobMoves moves_;
   TurnUse foreign_use_;  ///< requests and bytes in this turn for jobs of other hosts
 };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attaches sessions to their jobs, detaches them, and drops jobs.
-#include "daemon/core/host/commit_gate.h"
-#include "daemon/core/host/job_host.h"
-#include "daemon/core/host/volatile_number.h"
+#include "daemon/core/host/attachments.h"
+
+#include <map>
+#include <utility>
+
 #include "daemon/core/job/job.h"
 #include "daemon/core/planted.h"
-#include "protocol/format.h"
+#include "protocol/limits.h"
 
 namespace c10dd::core {
 namespace {
@@ -14,59 +15,26 @@ constexpr Duration kDrainRetry = std::chrono::milliseconds(200);  // the next da
 
 }  // namespace
 
-void JobHost::refuse(const HelloRequest& request, Failure reason) {
-  replies_.refuse(request.sink, request.channel, request.sequence, std::move(reason));
-}
-
-void JobHost::hello(HelloRequest request) {
+bool Attachments::hello(const HelloRequest& request) {
   if (context_.draining) {
     Failure reason = context_.cannot_serve("the daemon is shutting down");
     reason.retry_after = kDrainRetry;
-    return refuse(request, std::move(reason));
+    refuse(request, std::move(reason));
+    return true;
   }
   const JobRef known = table_.find(request.hello.job, request.hello.run);
   const bool open = known && known->serving && known->in_use && !known->moving;
-  if (open) return attach(known, request);
-  const std::string job = request.hello.job;
-  const std::string run = request.hello.run;
-  const std::string client = request.client;
-  auto located = [this, request = std::move(request)](const Result<JobLocation>& found) mutable {
-    if (!found) {  // if the engine is not open, another daemon may serve the job
-      Failure reason = found.error();
-      if (reason.code == Code::unavailable) reason.addresses = context_.fleet.others;
-      return refuse(request, std::move(reason));
-    }
-    JobHost& owner = *found->host;
-    if (&owner == this) return arrive(*found, std::move(request));
-    request.sink = std::make_shared<RemoteSink>(request.sink, context_.loop);
-    request.on_open = [this, on_open = std::move(request.on_open)](
-                          const JobRef& slot, const AttachmentRef& attachment) {
-      context_.loop.post([on_open, slot, attachment] { on_open(slot, attachment); });
-    };
-    owner.loop().post([&owner, location = *found, request = std::move(request)]() mutable {
-      owner.arrive(location, std::move(request));
-    });
-  };
-  context_.directory.locate(job, run, client, context_.loop, std::move(located));
+  if (open) attach(known, request);
+  return open;
 }
 
-void JobHost::lease_endpoint(const std::string& job, const LeaseEndpoint& request,
-                             std::int64_t arrived_ns, std::function<void(const Reply&)> then) {
-  context_.directory.lease_endpoint(
-      job, request, context_.loop,
-      [this, arrived_ns, then = std::move(then)](Result<EndpointLease> leased) {
-        OutgoingReply reply;
-        reply.op = LeaseEndpoint::op.code;
-        reply.arrived_ns = arrived_ns;
-        if (leased) reply.result = ReplyBody(std::move(*leased));
-        if (!leased) reply.result = leased.error();
-        context_.shell.released(reply);
-        then(reply.result);
-      });
+void Attachments::not_found(const HelloRequest& request, Failure reason) {
+  // If the engine is not open, another daemon may serve the job.
+  if (reason.code == Code::unavailable) reason.addresses = context_.fleet.others;
+  refuse(request, std::move(reason));
 }
 
-/// Handles a hello for a job that this host serves. If the job is still loading, the hello waits.
-void JobHost::arrive(const JobLocation& location, HelloRequest request) {
+void Attachments::arrive(const JobLocation& location, HelloRequest request) {
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
   loader_.serve(location, job, run,
@@ -78,7 +46,7 @@ void JobHost::arrive(const JobLocation& location, HelloRequest request) {
 
 /// Ends the older attachment of the session, if there is one. The older connection is notified,
 /// unless the hello came on the same channel of the same connection.
-void JobHost::take_over(const JobRef& slot, const HelloRequest& request) {
+void Attachments::take_over(const JobRef& slot, const HelloRequest& request) {
   const auto found = slot->attached.find(request.hello.session);
   if (found == slot->attached.end()) return;
   const AttachmentRef older = found->second;
@@ -95,7 +63,7 @@ void JobHost::take_over(const JobRef& slot, const HelloRequest& request) {
                                             "the session was reopened on another connection"));
 }
 
-void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
+void Attachments::attach(const JobRef& slot, const HelloRequest& request) {
   const Hello& hello = request.hello;
   take_over(slot, request);
   Origin from;
@@ -128,22 +96,28 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
   commits_.perform(slot, effects, attachment, request.sequence);
 }
 
-void JobHost::detach(const JobRef& slot, const AttachmentRef& attachment) {
-  if (!mine(slot)) {
-    slot->owner.loop().post([slot, attachment] { slot->owner.detach(slot, attachment); });
-    return;
-  }
+void Attachments::detach(const JobRef& slot, const AttachmentRef& attachment) {
   if (attachment->ended()) return;
   slot->end(attachment, context_.loop.now());
   if (slot->moving || planted(Planted::disconnect_not_reported)) return;
   commits_.perform(slot, slot->job->disconnect(attachment->from.session, context_.now()));
 }
 
-void JobHost::retire(JobNumber number) {
-  if (const JobRef slot = table_.find(number)) {
-    drop(slot, failure(Code::session_expired, "the daemon has removed this run"));
+void Attachments::end_all(JobSlot& slot, const Failure& reason) {
+  // In a fixed order, so that simulated runs are reproducible.
+  const auto attached = std::exchange(slot.attached, {});
+  const std::map<SessionId, AttachmentRef> in_order(attached.begin(), attached.end());
+  for (const auto& [session, attachment] : in_order) {
+    const std::shared_ptr<ReplySink> sink = std::exchange(attachment->sink, nullptr);
+    sink->end_session(attachment->channel, reason);
   }
-  loader_.note_gone(number);
+  for (const auto& [number, refused] : std::exchange(slot.refused, {})) {
+    replies_.refuse(refused, reason);
+  }
+}
+
+void Attachments::refuse(const HelloRequest& request, Failure reason) {
+  replies_.refuse(request.sink, request.channel, request.sequence, std::move(reason));
 }
 
 }  // namespace c10dd::core
