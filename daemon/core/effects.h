@@ -65,7 +65,7 @@ struct OutgoingReply {
   Reply result = ReplyBody(Done{});
   Revision observed = 0;        ///< newest change that the reply depends on
   std::int64_t arrived_ns = 0;  ///< CallId::arrived_ns; 0 if the request was blocked
-  /// Set by JobHost: the attachment of the session when the reply was made; null if it had none.
+  /// Set by the host: the attachment of the session when the reply was made; null if it had none.
   /// The reply must not be sent on a later attachment, because the client repeats the request there
   /// and may get a different reply.
   AttachmentRef attachment = nullptr;

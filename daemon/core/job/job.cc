@@ -89,7 +89,7 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
                                                                 : Evidence::state;
   if (!quiet) record(step, op, done);
   if (done) {
-    // The reply to a hello comes first, because JobHost::attach() looks at the first reply. The
+    // The reply to a hello comes first, because Attachments::attach() looks at the first reply. The
     // reply to any other request comes last, because the reply to a goodbye closes the channel.
     out.replies.emplace_back(from.session, call.sequence, op.code, evidence, std::move(*done),
                              step.observed, call.arrived_ns);
