@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves the native protocol on one connection. The base class core::NativeChannels handles the
-// requests in the frames. A malformed frame gets a reply and ends the connection; the client can
-// resume its sessions on another connection. A connection stays on the loop of one shard. That
-// shard passes on the requests for jobs of other shards.
+// Serves the native protocol on one connection. core::NativeChannels handles the requests in the
+// frames. A malformed frame gets a reply and ends the connection; the client can resume its
+// sessions on another connection. A connection stays on the loop of one shard. That shard passes on
+// the requests for jobs of other shards.
 #include "daemon/net/native_session.h"
 
 #include <boost/asio/steady_timer.hpp>
@@ -18,17 +18,25 @@ namespace {
 
 constexpr unsigned kSilentChecks = 4;  // a connection survives this many checks without a frame
 
-/// Serves one native connection. Replies come through the functions of ReplySink.
-class NativeSession final : public core::NativeChannels, public FramedSession {
+/// Serves one native connection: cuts frames for its channels, and sends their replies.
+class NativeSession final : public core::NativeConnection, public FramedSession {
  public:
   NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
-      : NativeChannels(shard.host(), next_connection()),
-        FramedSession(Protocol::native, std::move(stream), context, shard),
+      : FramedSession(Protocol::native, std::move(stream), context, shard),
+        channels_(shard.host(), next_connection(), *this),
         client_(FramedSession::stream().address().to_string()),
         deadline_(shard.loop()) {}
 
   void start();
 
+  // ---- the sink of its sessions
+  void deliver(std::uint32_t channel, const core::OutgoingReply& reply,
+               const Stamp& stamp) override {
+    channels_.deliver(channel, reply, stamp);
+  }
+  void end_session(std::uint32_t channel, const Failure& reason) override {
+    channels_.end_session(channel, reason);
+  }
   void flush() override { outbox().flush(); }
 
  private:
@@ -38,10 +46,10 @@ class NativeSession final : public core::NativeChannels, public FramedSession {
   std::shared_ptr<FramedSession> self() override { return shared_self(); }
   Taken take_frame(std::string_view in) override;
   std::size_t frame_size(std::string_view in, std::size_t counted) const override;
-  const core::JobRef& newest_job() const override { return last_job(); }
+  const core::JobRef& newest_job() const override { return channels_.last_job(); }
   void send_refusal(const Failure& reason) override;
   void ending() override { deadline_.cancel(); }
-  void leave_jobs() override { close_sessions(); }
+  void leave_jobs() override { channels_.close_sessions(); }
 
   void send(const native::ReplyHeader& header, const Reply& reply) override;
   void refuse_bytes(const native::RequestHeader& header, const Failure& reason) override;
@@ -52,6 +60,7 @@ class NativeSession final : public core::NativeChannels, public FramedSession {
   }
   void check_silence();
 
+  core::NativeChannels channels_;
   const std::string client_;     // its address
   asio::steady_timer deadline_;  // the deadline of the hello, then the time of each check_silence()
   std::uint64_t heard_turn_ = 0;  // the value of taken_turn() at the last check for silence
@@ -62,7 +71,7 @@ void NativeSession::start() {
   deadline_.expires_after(context().hello_deadline);
   deadline_.async_wait([self = shared_self()](const ErrorCode& cancelled) {
     if (cancelled) return;
-    if (!self->opened()) return self->end("hello_deadline");
+    if (!self->channels_.opened()) return self->end("hello_deadline");
     self->check_silence();
   });
   Bytes in = stream().take_head();
@@ -85,11 +94,11 @@ void NativeSession::check_silence() {
 }
 
 FramedSession::Taken NativeSession::take_frame(std::string_view in) {
-  const std::size_t limit = opened() ? limits::kFrameBytes : limits::kHelloFrameBytes;
+  const std::size_t limit = channels_.opened() ? limits::kFrameBytes : limits::kHelloFrameBytes;
   const auto frame = native::cut_request(in, limit);
   if (!frame) refuse_bytes({}, frame.error());
   if (!frame || !frame->has_value()) return {};
-  return {(*frame)->size, take(**frame, arrived_ns())};
+  return {(*frame)->size, channels_.take(**frame, arrived_ns())};
 }
 
 std::size_t NativeSession::frame_size(std::string_view in, std::size_t) const {
@@ -100,7 +109,7 @@ std::size_t NativeSession::frame_size(std::string_view in, std::size_t) const {
 void NativeSession::send_refusal(const Failure& reason) {
   native::RequestHeader header;
   header.op = Hello::op.code;
-  reply(header, reason);
+  channels_.reply(header, reason);
 }
 
 void NativeSession::send(const native::ReplyHeader& header, const Reply& reply) {
@@ -109,7 +118,7 @@ void NativeSession::send(const native::ReplyHeader& header, const Reply& reply) 
 
 void NativeSession::refuse_bytes(const native::RequestHeader& header, const Failure& reason) {
   log_refusal(reason);
-  reply(header, reason);
+  channels_.reply(header, reason);
   end("refused");
 }
 

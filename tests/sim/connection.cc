@@ -19,11 +19,11 @@ void spoil(Reply& reply) {
 }  // namespace
 
 Connection::Connection(Shard& shard, World& world, Records& records, LinkRef link)
-    : NativeChannels(shard.host(), link->number),
-      shard_(shard),
+    : shard_(shard),
       world_(world),
       records_(records),
-      link_(std::move(link)) {}
+      link_(std::move(link)),
+      channels_(shard.host(), link_->number, *this) {}
 
 void Connection::read(std::string_view bytes) {
   in_.append(bytes);
@@ -33,7 +33,7 @@ void Connection::read(std::string_view bytes) {
   const bool first = in.starts_with(native::kMagic);
   if (first) used = native::kMagic.size();
   while (!closed_) {
-    const std::size_t limit = opened() ? limits::kFrameBytes : limits::kHelloFrameBytes;
+    const std::size_t limit = channels_.opened() ? limits::kFrameBytes : limits::kHelloFrameBytes;
     const auto frame = native::cut_request(in.substr(used), limit);
     if (!frame) {
       refuse_bytes({}, frame.error());
@@ -49,8 +49,8 @@ void Connection::read(std::string_view bytes) {
   in_.erase(0, used);
 }
 
-void Connection::take_frame(const Frame& frame) {
-  Frame taken = frame;
+void Connection::take_frame(const core::NativeChannels::Frame& frame) {
+  core::NativeChannels::Frame taken = frame;
   native::RequestHeader& header = taken.header;
   Bytes changed;
   if (header.op == Hello::op.code) {
@@ -69,11 +69,11 @@ void Connection::take_frame(const Frame& frame) {
     }
     if (header.op == Ping::op.code) {
       for (const auto& [channel, session] : sessions_) shard_.heard_of(session);
-      if (planted(Plant::beats_not_counted)) return reply(header, ReplyBody(Done{}));
+      if (planted(Plant::beats_not_counted)) return channels_.reply(header, ReplyBody(Done{}));
     }
   }
   if (!shard_.host().draining()) asked_[header.channel].insert({header.sequence, header.op});
-  take(taken, 0);
+  channels_.take(taken, 0);
 }
 
 void Connection::taken(const OpInfo& op) { world_.note("request", link_->number, 0, op.name); }
@@ -98,12 +98,12 @@ void Connection::end_session(std::uint32_t channel, const Failure& reason) {
       header.channel = channel;
       header.sequence = sequence;
       header.op = op;
-      if (sequence > 0) reply(header, failure(Code::out_of_range, "the engine failed"));
+      if (sequence > 0) channels_.reply(header, failure(Code::out_of_range, "the engine failed"));
     }
   }
   asked_.erase(channel);
   sessions_.erase(channel);
-  NativeChannels::end_session(channel, reason);
+  channels_.end_session(channel, reason);
 }
 
 void Connection::refuse_bytes(const native::RequestHeader&, const Failure& reason) {
@@ -114,7 +114,7 @@ void Connection::refuse_bytes(const native::RequestHeader&, const Failure& reaso
 void Connection::close() {
   if (std::exchange(closed_, true)) return;
   link_->close(Link::daemon);
-  close_sessions();
+  channels_.close_sessions();
   shard_.forget(link_->number);
 }
 

@@ -17,7 +17,7 @@ namespace c10dd::sim {
 
 class Shard;
 
-class Connection final : public core::NativeChannels {
+class Connection final : public core::NativeConnection {
  public:
   Connection(Shard& shard, World& world, Records& records, LinkRef link);
 
@@ -26,6 +26,10 @@ class Connection final : public core::NativeChannels {
   void close();
   const LinkRef& link() const { return link_; }
 
+  void deliver(std::uint32_t channel, const core::OutgoingReply& reply,
+               const Stamp& stamp) override {
+    channels_.deliver(channel, reply, stamp);
+  }
   void end_session(std::uint32_t channel, const Failure& reason) override;
   void flush() override {}
 
@@ -35,12 +39,13 @@ class Connection final : public core::NativeChannels {
   void taken(const OpInfo& op) override;
   void unknown_op() override {}
 
-  void take_frame(const Frame& frame);
+  void take_frame(const core::NativeChannels::Frame& frame);
 
   Shard& shard_;
   World& world_;
   Records& records_;
   LinkRef link_;
+  core::NativeChannels channels_;
   Bytes in_;
   bool closed_ = false;
   std::map<std::uint32_t, SessionId> sessions_;  ///< named by the hellos, by channel

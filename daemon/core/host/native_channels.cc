@@ -28,9 +28,9 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   Result<Request> request = native::decode_request_in_place(header.op, frame.body);
   if (!request) {
     if (request.error().code != Code::unknown_op) {
-      refuse_bytes(header, request.error());
+      connection_.refuse_bytes(header, request.error());
     } else {
-      unknown_op();
+      connection_.unknown_op();
       reply(header, request.error());
     }
     return false;
@@ -40,7 +40,7 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   // the client sends them again to the next daemon.
   const bool answered_in_drain = op.code == Ping::op.code || op.code == Hello::op.code;
   if (host_.draining() && !answered_in_drain) return false;
-  taken(op);
+  connection_.taken(op);
   if (auto* hello = std::get_if<Hello>(&*request)) {
     open(header, std::move(*hello));
     return false;
@@ -77,14 +77,13 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
 void NativeChannels::ask_directory(const native::RequestHeader& header, const Channel& channel,
                                    const LeaseEndpoint& lease, std::int64_t arrived_ns) {
   host_.heard(channel.job, number_);  // a request is a sign of life
-  host_.lease_endpoint(
-      channel.job->name, lease, arrived_ns,
-      [self = shared_from_this(), header, asker = channel.attachment](const Reply& result) {
-        const auto it = self->channels_.find(header.channel);
-        if (it != self->channels_.end() && it->second.attachment == asker) {
-          self->reply(header, result);
-        }
-      });
+  host_.lease_endpoint(channel.job->name, lease, arrived_ns,
+                       [this, self = connection_.shared_from_this(), header,
+                        asker = channel.attachment](const Reply& result) {
+                         const auto it = channels_.find(header.channel);
+                         if (it == channels_.end() || it->second.attachment != asker) return;
+                         reply(header, result);
+                       });
 }
 
 /// Passes the heartbeat of one channel to the other jobs of the connection, because a heartbeat
@@ -99,7 +98,7 @@ void NativeChannels::heartbeat_for_others(const Channel& one) {
 
 void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
   if (const Result<void> good = check_hello(hello); !good)
-    return refuse_bytes(header, good.error());
+    return connection_.refuse_bytes(header, good.error());
   if (channels_.size() >= limits::kChannelsPerConnection && !channels_.contains(header.channel)) {
     return reply(header, failure(Code::quota_exceeded,
                                  "too many channels on the connection: {} with this one, limit {}",
@@ -112,12 +111,12 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                     channel.job->name == hello.job && channel.job->run == hello.run;
   if (channel.job && !same) host_.detach(channel.job, channel.attachment);
   channel = {hello.session, nullptr, nullptr};
-  const auto on_open = [self = shared_from_this(), number = header.channel](
+  const auto on_open = [this, self = connection_.shared_from_this(), number = header.channel](
                            const JobRef& job, const AttachmentRef& attachment) {
-    self->opened_on(number, job, attachment);
+    opened_on(number, job, attachment);
   };
-  host_.hello({shared_from_this(), header.channel, header.sequence, number_, std::move(hello),
-               on_open, client()});
+  host_.hello({connection_.shared_from_this(), header.channel, header.sequence, number_,
+               std::move(hello), on_open, connection_.client()});
 }
 
 /// Records that a job has opened a session. If the channel no longer exists, or now belongs to
@@ -144,7 +143,7 @@ void NativeChannels::deliver(std::uint32_t channel, const OutgoingReply& reply,
   header.channel = channel;
   header.sequence = reply.sequence;
   header.stamp = stamp;
-  send(header, reply.result);
+  connection_.send(header, reply.result);
   if (reply.op == Goodbye::op.code) channels_.erase(channel);
 }
 
@@ -161,8 +160,8 @@ void NativeChannels::reply(const native::RequestHeader& header, const Reply& rep
   frame.op = header.op;
   frame.channel = header.channel;
   frame.sequence = header.sequence;
-  send(frame, reply);
-  flush();
+  connection_.send(frame, reply);
+  connection_.flush();
 }
 
 void NativeChannels::close_sessions() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Manages the sessions of one native connection, one session per channel, and decides what each
-// frame of the connection means. Pure: sockets and buffers belong to the derived class.
+// frame of the connection means. Pure: sockets and buffers belong to the NativeConnection, which
+// has the channels.
 //
 // Threads: every call is made on the thread of the connection's loop, which is also the loop of
 // `host`. If a job belongs to another host, its replies come through a RemoteSink.
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 
 #include "daemon/core/host/job_host.h"
@@ -21,48 +23,50 @@ namespace c10dd::core {
 /// long.
 Result<void> check_hello(const Hello& hello);
 
-class NativeChannels : public ReplySink, public std::enable_shared_from_this<NativeChannels> {
+/// What the channels ask of the connection that has them. It also is the sink of their sessions: it
+/// passes deliver() and end_session() on to the channels. Owned by shared pointers, because hosts
+/// keep one until a session has ended.
+class NativeConnection : public ReplySink, public std::enable_shared_from_this<NativeConnection> {
  public:
-  /// `connection` is the number by which jobs identify the connection. No other connection of this
-  /// process may have the same number.
-  NativeChannels(JobHost& host, std::uint64_t connection) : host_(host), number_(connection) {}
-
-  void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp& stamp) override;
-  void end_session(std::uint32_t channel, const Failure& reason) override;
-
- protected:
-  using Frame = native::Frame<native::RequestHeader>;
-
-  /// Handles a whole frame. A hello opens a session on its channel; any other request goes to the
-  /// job of the channel's session. `arrived_ns` is the time on the steady clock at which the frame
-  /// was taken. Returns true if the connection must not take more frames before the next turn.
-  bool take(const Frame& frame, std::int64_t arrived_ns);
-
-  /// Detaches all sessions from the connection, which has closed.
-  void close_sessions();
-
-  /// Sends a reply to a request at once, without passing the request to a job.
-  void reply(const native::RequestHeader& header, const Reply& reply);
-
-  /// Returns true if a session was ever opened on this connection.
-  bool opened() const { return opened_; }
-  /// Returns the job that got the newest request; null before the first such request.
-  const JobRef& last_job() const { return last_job_; }
-  std::uint64_t number() const { return number_; }
-  JobHost& host() { return host_; }
-
-  // ---- what the derived class does
-
   /// Encodes a reply and queues it; flush() sends it.
   virtual void send(const native::ReplyHeader& header, const Reply& reply) = 0;
   /// Refuses malformed bytes or an invalid hello: sends the reason, then ends the connection.
   virtual void refuse_bytes(const native::RequestHeader& header, const Failure& reason) = 0;
   /// Counts a request, for the metrics.
   virtual void taken(const OpInfo& op) = 0;
-  /// Returns the address of the client.
-  virtual std::string client() const { return {}; }
   /// Counts a request of an unknown operation, for the metrics.
   virtual void unknown_op() = 0;
+  /// Returns the address of the client.
+  virtual std::string client() const { return {}; }
+};
+
+class NativeChannels {
+ public:
+  using Frame = native::Frame<native::RequestHeader>;
+
+  /// `number` identifies the connection to the jobs. No other connection of this process may have
+  /// the same number. `host` and `connection` must outlive the channels.
+  NativeChannels(JobHost& host, std::uint64_t number, NativeConnection& connection)
+      : host_(host), number_(number), connection_(connection) {}
+
+  /// Handles a whole frame. A hello opens a session on its channel; any other request goes to the
+  /// job of the channel's session. `arrived_ns` is the time on the steady clock at which the frame
+  /// was taken. Returns true if the connection must not take more frames before the next turn.
+  bool take(const Frame& frame, std::int64_t arrived_ns);
+  /// Sends a reply to a request at once, without passing the request to a job.
+  void reply(const native::RequestHeader& header, const Reply& reply);
+
+  /// As ReplySink::deliver(): sends the reply of a job.
+  void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp& stamp);
+  /// As ReplySink::end_session().
+  void end_session(std::uint32_t channel, const Failure& reason);
+  /// Detaches all sessions from the connection, which has closed.
+  void close_sessions();
+
+  /// Returns true if a session was ever opened on this connection.
+  bool opened() const { return opened_; }
+  /// Returns the job that got the newest request; null before the first such request.
+  const JobRef& last_job() const { return last_job_; }
 
  private:
   struct Channel {
@@ -79,6 +83,7 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
 
   JobHost& host_;
   const std::uint64_t number_;
+  NativeConnection& connection_;
   JobRef last_job_;
   std::unordered_map<std::uint32_t, Channel> channels_;
   bool opened_ = false;

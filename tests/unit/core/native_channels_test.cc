@@ -21,17 +21,17 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 /// A native connection without a socket. Keeps the newest reply of each channel.
-class Link final : public NativeChannels {
+class Link final : public NativeConnection {
  public:
-  using NativeChannels::close_sessions;
-  using NativeChannels::NativeChannels;
+  Link(JobHost& host, std::uint64_t number) : channels(host, number, *this) {}
 
   void give(std::uint32_t channel, std::uint64_t sequence, const Request& request) {
     Bytes bytes;
     native::encode_request(bytes, {.channel = channel, .sequence = sequence}, request);
-    take(**native::cut_request(bytes, limits::kFrameBytes), 0);
+    channels.take(**native::cut_request(bytes, limits::kFrameBytes), 0);
   }
 
+  NativeChannels channels;
   std::map<std::uint32_t, Reply> newest;
   std::map<std::uint32_t, Failure> ends;  ///< of sessions that the daemon has ended
 
@@ -45,6 +45,12 @@ class Link final : public NativeChannels {
   }
   void taken(const OpInfo&) override {}
   void unknown_op() override { ADD_FAILURE(); }
+  void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp& stamp) override {
+    channels.deliver(channel, reply, stamp);
+  }
+  void end_session(std::uint32_t channel, const Failure& reason) override {
+    channels.end_session(channel, reason);
+  }
   void flush() override {}
 };
 
@@ -160,7 +166,7 @@ TEST_F(NativeChannelsTest, AClosedConnectionLeavesAllItsJobs) {
     return sum;
   };
   EXPECT_EQ(connected(), 3u);
-  world_.loops[0]->turn([&] { link_->close_sessions(); });
+  world_.loops[0]->turn([&] { link_->channels.close_sessions(); });
   world_.settle();
   EXPECT_EQ(connected(), 0u);
 }
