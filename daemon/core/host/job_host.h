@@ -150,6 +150,7 @@ class JobHost final : private JobDropper {
   /// must not expire.
   void drain();
   bool draining() const { return context_.draining; }
+  /// Returns all jobs, including those that are loading.
   JobTable& jobs() { return table_; }
   TimePoint job_time() const { return context_.now(); }
 

@@ -23,6 +23,7 @@ class ReplySender {
               Failure reason);
   /// The same, for a hello whose refusal the gate has held. Ends its attachment.
   void refuse(const JobSlot::Refused& refused, Failure reason);
+  /// Flushes the sinks that have got replies.
   void flush();
   void forget() { to_flush_.clear(); }
 
