@@ -26,7 +26,7 @@ bool is_composite(std::string_view names);
 Result<std::vector<BackendName>> split_names(std::string_view names);
 
 /// Returns the name of the backend that gets tensors of this kind; those that no backend is named
-/// for go to the first. Returns `names` if that is no list.
+/// for go to the first. Returns `names` if that is not a list.
 std::string name_for(std::string_view names, Device::Kind kind);
 
 /// Returns how many exchanges open_backend() makes for these names.

@@ -2,7 +2,7 @@
 // The table of all operations. The files *_ops.h have the fields of each operation. Codecs,
 // dispatch, metric labels and fuzz corpora are derived from this table.
 // To add an operation, add a struct with a nested Body to a file *_ops.h, an entry to Request, and
-// a function on(...) to a handler in daemon/core/*_ops.h. Append new fields at the end of a struct.
+// a function on(...) to a handler in daemon/core/job/*_ops.h. Append new fields at the end of a struct.
 // Never delete a field: rename it to reserved_N.
 #pragma once
 

@@ -16,7 +16,7 @@
 
 namespace c10dd::native {
 
-/// Op code of the frame. It is no operation: clients cannot use it.
+/// Op code of the frame. It is not an operation: clients cannot use it.
 inline constexpr std::uint8_t kRelayOp = 0xD0;
 
 /// Random bits of a daemon that only the daemons of its fleet can read. A secret: no page and no

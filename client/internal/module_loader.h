@@ -10,7 +10,7 @@
 
 namespace c10dd::client {
 
-/// The begin of the description of each module.
+/// First fields of every module's description.
 struct ModuleHead {
   std::uint32_t abi = 0;          ///< version of the interface between this module and its loader
   std::uint32_t setup_bytes = 0;  ///< size of what the module's open() takes

@@ -24,7 +24,7 @@ class SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t size() const { return size_; }
   int family() const { return storage_.ss_family; }
-  /// Returns the numeric address without the port; empty if it is no IP address.
+  /// Returns the numeric address without the port; empty if it is not an IP address.
   std::string host() const;
 
  private:

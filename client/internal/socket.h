@@ -62,7 +62,7 @@ class DialFailures {
 };
 
 /// Returns whether the peer of a connected TCP socket is on another machine: the addresses of both
-/// ends differ, and the peer's is no loopback address.
+/// ends differ, and the peer's is not a loopback address.
 bool peer_is_elsewhere(int socket);
 
 /// Sets the options of the client's TCP connections: small delay, and a kernel that notices a dead

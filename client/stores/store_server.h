@@ -2,7 +2,7 @@
 // StoreServer: a server of another project that keeps a store, such as Redis. StoreModule: the
 // interface of a module with such a server. To add one, derive from StoreServer in
 // client/stores/<name>/, build a module (CMakeLists.txt), and add a line to kSchemes in
-// open_store.cc. tests/unit/client/store_contract_test.cc has the contract.
+// remote_schemes.cc. tests/unit/client/store_contract_test.cc has the contract.
 #pragma once
 
 #include <chrono>

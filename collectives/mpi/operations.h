@@ -10,7 +10,7 @@
 
 namespace c10dd::collectives::mpi {
 
-/// Runs an operation that is no message. Blocks until it has ended; nothing can stop it. First
+/// Runs an operation that is not a message. Blocks until it has ended; nothing can stop it. First
 /// checks that all ranks have issued the same operation, which costs an all-reduce of 16 bytes. If
 /// they have not, fails with size_mismatch on every rank. Called by one thread at a time for each
 /// communicator. Its errors must be MPI_ERRORS_RETURN.

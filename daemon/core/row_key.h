@@ -3,8 +3,8 @@
 // form. Numbers are big endian, and texts inside a key have a length prefix. Therefore keys with
 // different fields are never equal, and no barrier's key is a prefix of another barrier's key.
 // Kinds in a job: 'k' key, 'r' stored reply, 'a' arrival, 'o' outcome. For the other kinds see
-// sessions.h, queues.cc, history.cc and group/rows.h. Kinds in the directory: 'i', 'n', 'j' (see
-// directory.cc).
+// sessions.h, queues.cc, history.cc and group/rows.h. Kinds in the directory: 'i', 'n', 'j', 'm'
+// (see directory.cc) and 'e' (see endpoints.cc).
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests about a job that other daemons of the fleet serve: decides which daemon replies.
+// Decides which daemon of the fleet answers an HTTP request about a job.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -40,7 +40,7 @@ struct HttpReply {
   std::string body;
   std::string allow = {};  ///< the Allow field of a 405: the methods of the route
   Code code = Code::ok;    ///< the code of an error reply
-  int retry_after = 0;     ///< of a temporary failure: seconds, else 0
+  int retry_after = 0;     ///< of a temporary failure: seconds; otherwise 0
 };
 
 /// Reads one request.

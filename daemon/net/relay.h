@@ -4,7 +4,8 @@
 // relay, connects to the owner, says for whom in a frame (protocol/relay_frame.h), and copies bytes
 // in both directions (splice.h). The owner serves the connection as one of its own listener's, with
 // the client's address. It never passes one on again.
-// All functions are called on the loop that accepts connections.
+// All functions are called on the loop that accepts connections, so that the end of one launch is
+// passed on before the connections of the next.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

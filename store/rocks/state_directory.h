@@ -2,6 +2,8 @@
 // The state directory, which is locked by one daemon at a time. The kernel releases the lock when
 // the process ends, so a crash leaves no stale lock. The lock does not show whether a directory was
 // copied or restored. On a network file system, the lock is only as reliable as flock() is there.
+// The directory has rows/ (RocksDB), highwater (high_water.h), ballast (daemon/shard/disk_watch.h)
+// and c10dd.lock, the lock.
 #pragma once
 
 #include <string>

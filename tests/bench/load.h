@@ -26,7 +26,7 @@ struct Measurement {
 };
 
 /// Opens the connections, loads the target, closes them. Throws std::runtime_error on any answer
-/// that is no success, a lost connection or a stall.
+/// that is not a success, a lost connection or a stall.
 Measurement run_load(const Target& target, const LoadOptions& options);
 
 }  // namespace c10dd::bench

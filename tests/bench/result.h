@@ -38,7 +38,7 @@ struct Series {
   Sample median() const;  ///< of each value by itself
 };
 
-/// A value that is no duration, round after round.
+/// A value that is not a duration, round after round.
 struct Fact {
   std::string name;
   std::string unit;

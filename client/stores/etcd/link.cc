@@ -35,7 +35,7 @@ Result<void> Link::send(std::string_view path, std::string_view body, Clock::tim
   return {};
 }
 
-/// Receives more of a response. Returns false if nothing has come until `end`.
+/// Receives more of a response. Returns false if nothing arrives by `end`.
 Result<bool> Link::receive(ResponseReader& response, Clock::time_point end) {
   const Result<bool> more = stream_.receive(in_, end);
   if (!more) return lose(more.error());

@@ -22,7 +22,7 @@ class Link {
   static Result<std::unique_ptr<Link>> open(const std::string& address, Clock::time_point end);
 
   /// Posts a request, and returns the reply. Fails with unavailable if the connection is lost, or
-  /// if there is no reply until reply_end(end); as ResponseReader says if the server is no etcd;
+  /// if no reply arrives by reply_end(end); as ResponseReader says if the server is not etcd;
   /// and as read_refusal() says if etcd reports an error. Then nothing was changed, unless
   /// is_lost().
   Result<boost::json::object> post(std::string_view path, std::string_view body,
@@ -44,7 +44,7 @@ class Link {
 
   /// Begins to watch. Afterwards only next() may be called, until the link is destroyed.
   Result<void> watch(std::string_view body, Clock::time_point end);
-  /// Returns the next message of the watch; nothing if none has come until `end`.
+  /// Returns the next message of the watch; nothing if none arrives by `end`.
   Result<std::optional<boost::json::object>> next(Clock::time_point end);
 
   bool is_usable() const {

@@ -53,7 +53,7 @@ class Link {
   /// Subscribes to channels, which must be distinct. Until unsubscribe(), only next_message() may
   /// be called.
   Result<void> subscribe(const std::vector<std::string>& channels, Clock::time_point end);
-  /// Returns the channel of the next message; empty if none has come until `end`.
+  /// Returns the channel of the next message; empty if none arrives by `end`.
   Result<std::string> next_message(Clock::time_point end);
   Result<void> unsubscribe(Clock::time_point end);
 

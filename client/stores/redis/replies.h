@@ -35,7 +35,7 @@ class Reply {
   bool is_integer() const;
   bool is_array(std::size_t size) const;
   std::string_view text() const;  ///< of a text or an error; else empty
-  std::int64_t integer() const;   ///< 0 if it is no integer
+  std::int64_t integer() const;   ///< 0 if it is not an integer
   std::size_t size() const;       ///< of an array; else 0
   Reply operator[](std::size_t index) const;
   /// Returns the type with its value or size, for an error.
@@ -54,8 +54,8 @@ class ReplyCutter {
   ~ReplyCutter();
 
   void feed(std::string_view bytes);
-  /// Returns the next reply; nothing if it is not whole. Fails with malformed if this is no Redis
-  /// server, and with too_large if the reply exceeds a limit.
+  /// Returns the next reply; nothing if it is not whole. Fails with malformed if this is not a
+  /// Redis server, and with too_large if the reply exceeds a limit.
   Result<std::optional<Reply>> next();
   bool has_rest() const;  ///< whether bytes are left that belong to no reply
 

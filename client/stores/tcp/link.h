@@ -33,7 +33,7 @@ struct LinkReply {
 };
 
 /// Used by one thread at a time. A server reports an error only by closing the connection: then,
-/// and if there is no reply until reply_end(end), the calls fail with unavailable. If a reply is
+/// and if no reply arrives by reply_end(end), the calls fail with unavailable. If a reply is
 /// none to its message, they fail as cut_reply() does. After each failure the link is lost.
 class Link {
  public:

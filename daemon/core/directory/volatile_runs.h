@@ -41,7 +41,7 @@ class VolatileRuns {
   Result<JobNumber> open(const std::string& job, const std::string& run,
                          const std::string& address);
 
-  /// Returns the number of a live run.
+  /// Returns the job number of the live run with this name.
   std::optional<JobNumber> find(const std::string& job, const std::string& run) const;
 
   /// Ends a live run and starts its grace. Returns its number; empty if there is no such run.

@@ -52,7 +52,8 @@ class Job {
   /// Notes that a session has lost its connection. The session itself stays open.
   Effects disconnect(const SessionId& session, TimePoint now);
 
-  /// Fires every deadline <= now.
+  /// Fires every deadline <= now. Answers the watchers of a group's status last, after the requests
+  /// that are due have timed out, so that each is notified once, of all changes of the tick.
   Effects tick(TimePoint now);
 
   /// Appends to `rows` the rows of the replies that were stored since the last call. `rows` must

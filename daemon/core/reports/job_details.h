@@ -23,7 +23,7 @@ struct Everybody;
 struct WaitingProcess {
   std::string host;
   std::uint64_t pid = 0;         ///< 0: unknown
-  std::uint64_t connection = 0;  ///< tells processes apart whose pid is unknown, else 0
+  std::uint64_t connection = 0;  ///< tells apart processes whose pid is unknown; otherwise 0
 
   auto operator<=>(const WaitingProcess&) const = default;
 };

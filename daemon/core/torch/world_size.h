@@ -38,7 +38,7 @@ class WorldSize {
   /// The keys of torchrun's agents in one round of their rendezvous.
   struct Round {
     std::map<std::uint32_t, std::uint64_t> sizes = {};  // by node
-    bool finished = false;                              // a node has read the sizes of all
+    bool finished = false;                              // true once some node has read the size of every node
     std::optional<std::uint64_t> total = {};
     Revision newest = 0;
 
