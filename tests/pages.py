@@ -96,6 +96,7 @@ LENGTHS = [
     ("README.md", "page", 130, "lines"),
     ("DECISIONS.md", "part", 80, "words"),
     ("CHANGELOG.md", "part", 60, "lines"),
+    ("ARCHITECTURE.md", "page", 3500, "words"),
 ]
 
 
