@@ -2,7 +2,6 @@
 #include "tests/matrix/cells.h"
 
 #include <random>
-#include <unordered_set>
 
 #include "protocol/format.h"
 
@@ -14,6 +13,11 @@ bool reduces(Form form) {
          form == Form::reduce_scatter;
 }
 
+bool has_root(Form form) {
+  return form == Form::broadcast || form == Form::reduce || form == Form::gather_single ||
+         form == Form::gather || form == Form::scatter_single || form == Form::scatter;
+}
+
 /// Returns the places that the form has: whether its input may be where its output is.
 std::vector<bool> places_of(Form form) {
   switch (form) {
@@ -22,6 +26,7 @@ std::vector<bool> places_of(Form form) {
     case Form::reduce:
       return {true};
     case Form::all_to_all_single:
+    case Form::all_to_all_splits:
     case Form::all_to_all:
     case Form::barrier:
     case Form::message:
@@ -31,45 +36,101 @@ std::vector<bool> places_of(Form form) {
   }
 }
 
+/// Returns what ranks can be over a backend.
+std::vector<RanksAs> ranks_over(const std::string& backend) {
+  if (backend == "loopback") return {RanksAs::threads};
+  if (backend == "mpi") return {RanksAs::processes};  // MPI has one rank for each process
+  return {RanksAs::processes, RanksAs::threads};
+}
+
+/// Returns whether large parts are those of whole tensors, and not the smaller ones.
+bool is_whole(Form form) {
+  return form == Form::all_reduce || form == Form::broadcast || form == Form::reduce ||
+         form == Form::all_gather_single || form == Form::all_gather || form == Form::message;
+}
+
+bool is_allowed_large(const Cell& cell) {
+  const bool adds = cell.reduce == ReduceOp::sum || cell.reduce == ReduceOp::avg;
+  return cell.ranks <= kLargeRanksMax && cell.opened == Opened::as_world &&
+         (adds || cell.reduce == kNoReduction || cell.dtype == DType::float32);
+}
+
 bool is_allowed(const Cell& cell) {
   if (cell.form == Form::barrier) {
     return cell.dtype == DType::float32 && cell.size == Size::none && cell.reduce == kNoReduction;
   }
+  if (cell.size == Size::large && !is_allowed_large(cell)) return false;
   if (cell.form == Form::message && cell.ranks < 2) return false;
   if (!reduces(cell.form)) return cell.reduce == kNoReduction;
   return cell.reduce != kNoReduction &&
          combines(ReduceOp(static_cast<ReduceOp::Kind>(cell.reduce)), cell.dtype);
 }
 
-constexpr std::size_t kDimensions = 7;
+/// Returns the rank whose turn it is: another one as soon as any other value is the next one.
+Rank root_of(const Cell& cell) {
+  if (!has_root(cell.form)) return 0;
+  const auto turn = static_cast<Rank>(cell.form) + static_cast<Rank>(cell.dtype) + cell.reduce +
+                    static_cast<Rank>(cell.size) + static_cast<Rank>(cell.opened) +
+                    static_cast<Rank>(cell.ranks_as) + (cell.in_place ? 1 : 0);
+  return turn % cell.ranks;
+}
+
+constexpr std::size_t kDimensions = 9;
+constexpr std::size_t kValues = 16;  // of a dimension, at most
+constexpr std::size_t kPairs = kDimensions * (kDimensions - 1) / 2;
 
 /// A number for each pair of values of two dimensions.
-std::vector<std::uint32_t> pairs_of(const Cell& cell) {
-  const std::array<std::uint32_t, kDimensions> values = {static_cast<std::uint32_t>(cell.form),
-                                                         static_cast<std::uint32_t>(cell.dtype),
-                                                         cell.reduce,
-                                                         cell.ranks,
-                                                         static_cast<std::uint32_t>(cell.size),
-                                                         cell.in_place,
-                                                         static_cast<std::uint32_t>(cell.opened)};
-  std::vector<std::uint32_t> pairs;
-  for (std::uint32_t a = 0; a < kDimensions; ++a) {
-    for (std::uint32_t b = a + 1; b < kDimensions; ++b) {
-      pairs.push_back(((a * kDimensions + b) << 16) | values[a] << 8 | values[b]);
+std::array<std::size_t, kPairs> pairs_of(const Cell& cell) {
+  const std::array<std::size_t, kDimensions> values = {static_cast<std::size_t>(cell.form),
+                                                       static_cast<std::size_t>(cell.dtype),
+                                                       cell.reduce,
+                                                       cell.ranks,
+                                                       static_cast<std::size_t>(cell.size),
+                                                       cell.in_place,
+                                                       static_cast<std::size_t>(cell.opened),
+                                                       static_cast<std::size_t>(cell.ranks_as),
+                                                       cell.root};
+  static_assert(kForms.size() <= kValues && kDTypes <= kValues && kReduceOps < kValues);
+  std::array<std::size_t, kPairs> pairs{};
+  std::size_t number = 0;
+  for (std::size_t a = 0; a < kDimensions; ++a) {
+    for (std::size_t b = a + 1; b < kDimensions; ++b, ++number) {
+      pairs[number] = (number * kValues + values[a]) * kValues + values[b];
     }
   }
   return pairs;
 }
 
-using Pairs = std::unordered_set<std::uint32_t>;
-
-Pairs all_pairs(const std::vector<Cell>& cells) {
-  Pairs pairs;
-  for (const Cell& cell : cells) {
-    for (const std::uint32_t pair : pairs_of(cell)) pairs.insert(pair);
+/// A set of pairs.
+class Pairs {
+ public:
+  explicit Pairs(const std::vector<Cell>& cells) {
+    for (const Cell& cell : cells) {
+      for (const std::size_t pair : pairs_of(cell)) {
+        size_ += has_[pair] ? 0 : 1;
+        has_[pair] = true;
+      }
+    }
   }
-  return pairs;
-}
+
+  void erase(const Cell& cell) {
+    for (const std::size_t pair : pairs_of(cell)) {
+      size_ -= has_[pair] ? 1 : 0;
+      has_[pair] = false;
+    }
+  }
+  /// Returns how many pairs of the cell are in the set.
+  std::size_t count(const Cell& cell) const {
+    std::size_t count = 0;
+    for (const std::size_t pair : pairs_of(cell)) count += has_[pair] ? 1 : 0;
+    return count;
+  }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::vector<bool> has_ = std::vector<bool>(kPairs * kValues * kValues);
+  std::size_t size_ = 0;
+};
 
 }  // namespace
 
@@ -87,9 +148,12 @@ std::size_t Cell::count() const {
     case Size::segment:
       return segment;
     case Size::above_segment:
+      return segment + 1;
+    case Size::large:
       break;
   }
-  return segment + 1;
+  if (!is_whole(form)) return 100'003;
+  return ((2 * std::size_t{ranks} + 1) << 20) / size_of(dtype) + 3;
 }
 
 std::string Cell::text() const {
@@ -99,11 +163,14 @@ std::string Cell::text() const {
   if (reduce != kNoReduction) {
     text += format(" {}", name_of(ReduceOp(static_cast<ReduceOp::Kind>(reduce))));
   }
-  return text + format(", {} ranks, {}, {}", ranks, in_place ? "in place" : "out of place",
+  if (has_root(form)) text += format(", root {}", root);
+  return text + format(", {} ranks as {}, {}, {}", ranks, name_of(ranks_as),
+                       in_place ? "in place" : "out of place",
                        kOpened[static_cast<std::size_t>(opened)]);
 }
 
-std::vector<Cell> all_cells() {
+std::vector<Cell> all_cells(const std::string& backend) {
+  const std::vector<RanksAs> kinds = ranks_over(backend);
   std::vector<Cell> cells;
   Cell cell;
   const auto add_places = [&] {
@@ -111,7 +178,11 @@ std::vector<Cell> all_cells() {
       cell.in_place = in_place;
       for (std::size_t way = 0; way < kWays; ++way) {
         cell.opened = static_cast<Opened>(way);
-        if (is_allowed(cell)) cells.push_back(cell);
+        for (const RanksAs ranks_as : kinds) {
+          cell.ranks_as = ranks_as;
+          cell.root = root_of(cell);
+          if (is_allowed(cell)) cells.push_back(cell);
+        }
       }
     }
   };
@@ -137,34 +208,29 @@ std::vector<Cell> all_cells() {
 std::vector<Cell> choose_pairs(const std::vector<Cell>& all, std::uint64_t seed) {
   constexpr int kCandidates = 300;
   std::mt19937_64 random(seed);
-  Pairs missing = all_pairs(all);
+  Pairs missing(all);
   std::vector<Cell> chosen;
-  const auto gain = [&](const Cell& cell) {
-    std::size_t count = 0;
-    for (const std::uint32_t pair : pairs_of(cell)) count += missing.count(pair);
-    return count;
-  };
-  while (!missing.empty()) {
+  while (missing.size() > 0) {
     const Cell* best = nullptr;
     std::size_t most = 0;
     // When random cells bring nothing more, looks at all.
     for (int i = 0; i < kCandidates; ++i) {
       const Cell& cell = all[random() % all.size()];
-      const std::size_t brought = gain(cell);
+      const std::size_t brought = missing.count(cell);
       if (brought > most) most = brought, best = &cell;
     }
     for (std::size_t i = 0; best == nullptr; ++i) {
-      if (gain(all[i]) > 0) best = &all[i];
+      if (missing.count(all[i]) > 0) best = &all[i];
     }
-    for (const std::uint32_t pair : pairs_of(*best)) missing.erase(pair);
+    missing.erase(*best);
     chosen.push_back(*best);
   }
   return chosen;
 }
 
 std::size_t uncovered_pairs(const std::vector<Cell>& all, const std::vector<Cell>& chosen) {
-  Pairs missing = all_pairs(all);
-  for (const std::uint32_t pair : all_pairs(chosen)) missing.erase(pair);
+  Pairs missing(all);
+  for (const Cell& cell : chosen) missing.erase(cell);
   return missing.size();
 }
 

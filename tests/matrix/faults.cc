@@ -5,12 +5,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace c10dd::matrix {
 namespace {
+
+/// Returns whether this is the first thread of the process that has asked.
+bool is_first_thread() {
+  static const std::thread::id first = std::this_thread::get_id();
+  return std::this_thread::get_id() == first;
+}
 
 class FaultyGroup final : public ProcessGroup {
  public:
@@ -51,9 +58,9 @@ class FaultyGroup final : public ProcessGroup {
 
  private:
   bool is_summed_first(const Operation& operation) const {
-    const DType dtype = operation.output.dtype;
-    return fault_ == "avg is summed first" && operation.reduce == ReduceOp::avg &&
-           combines(ReduceOp::bxor, dtype);
+    const bool is_float = combines(ReduceOp::premul_sum, operation.output.dtype);
+    return fault_ == (is_float ? "avg of floats is summed first" : "avg is summed first") &&
+           operation.reduce == ReduceOp::avg;
   }
 
   /// Changes an operation before it is issued.
@@ -86,16 +93,20 @@ class FaultyGroup final : public ProcessGroup {
     const Tensor& output = operation.output;
     if (output.count == 0) return;
     auto* const bytes = static_cast<std::byte*>(output.data);
-    if (fault_ == "last element is not done") {
+    const bool is_lost =
+        fault_ == "last element is not done" ||
+        (fault_ == "last element behind 64 KiB is not done" && output.bytes() > 64 * 1024) ||
+        (fault_ == "only the first rank of a process is done" && !is_first_thread());
+    if (is_lost) {
       std::copy(last.begin(), last.end(), bytes + output.bytes() - last.size());
     }
     if (is_summed_first(operation)) {
       with_dtype(output.dtype, [&]<class T>(std::type_identity<T>) {
-        if constexpr (std::is_integral_v<T>) {
-          auto* const sums = static_cast<T*>(output.data);
-          for (std::size_t i = 0; i < output.count; ++i) {
-            sums[i] = static_cast<T>(static_cast<std::int64_t>(sums[i]) / std::int64_t{size()});
-          }
+        using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
+        using Loaded = std::conditional_t<std::is_class_v<T>, float, Wide>;
+        auto* const sums = static_cast<T*>(output.data);
+        for (std::size_t i = 0; i < output.count; ++i) {
+          sums[i] = static_cast<T>(static_cast<Loaded>(sums[i]) / static_cast<Loaded>(size()));
         }
       });
     }

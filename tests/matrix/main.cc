@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // c10dd-matrix: runs every operation with every type, reduction, number of ranks and size on every
-// backend, against a serial computation. The ranks are processes, threads (loopback), or started by
-// mpirun (mpi).
+// backend, against a serial computation. The ranks are threads (loopback), processes that mpirun
+// starts (mpi), or both, one after the other.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +14,6 @@
 #include <fstream>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "client/client.h"
@@ -24,6 +23,7 @@
 #include "tests/matrix/faults.h"
 #include "tests/matrix/report.h"
 #include "tests/matrix/worker.h"
+#include "tests/unit/collectives/thread_ranks.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::matrix {
@@ -32,14 +32,27 @@ namespace {
 struct Options {
   std::vector<std::string> backends = {"loopback", "gloo", "mpi"};
   bool pairs = false;
+  bool no_large = false;
+  std::string ranks;  // a kind of ranks, or both
   std::uint64_t seed = 1;
   std::string write;
   int fault = -1;
+  bool lists_plants = false;
   std::string worker;  // the results' directory; this process is a rank
 };
 
+/// Returns the cells that the options allow.
+std::vector<Cell> cells_of(const Options& options, const std::string& backend) {
+  std::vector<Cell> cells = all_cells(backend);
+  std::erase_if(cells, [&](const Cell& cell) {
+    return (options.no_large && cell.size == Size::large) ||
+           (!options.ranks.empty() && options.ranks != name_of(cell.ranks_as));
+  });
+  return cells;
+}
+
 Plan plan_of(const Options& options, const std::string& backend) {
-  Plan plan{.backend = backend, .cells = all_cells(), .seed = options.seed};
+  Plan plan{.backend = backend, .cells = cells_of(options, backend), .seed = options.seed};
   if (options.pairs) plan.cells = choose_pairs(plan.cells, options.seed);
   if (options.fault >= 0) plan.fault = static_cast<std::size_t>(options.fault);
   return plan;
@@ -47,17 +60,13 @@ Plan plan_of(const Options& options, const std::string& backend) {
 
 /// Runs the ranks as threads of this process.
 void run_threads(const Plan& plan, const std::string& url, const std::filesystem::path& results) {
-  std::vector<std::thread> threads;
-  for (Rank rank = 0; rank < kRanksMax; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        run_rank(plan, Client::connect(url), rank, results / std::to_string(rank));
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "rank %u: %s\n", rank, error.what());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::run_ranks(kRanksMax, [&](Rank rank) {
+    try {
+      run_rank(plan, RanksAs::threads, Client::connect(url), rank, results);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "rank %u: %s\n", rank, error.what());
+    }
+  });
 }
 
 /// Starts a program with variables added to its environment.
@@ -85,6 +94,8 @@ void run_processes(const Options& options, const Plan& plan, const std::string& 
                                     "--seed",
                                     std::to_string(plan.seed)};
   if (options.pairs) words.emplace_back("--pairs");
+  if (options.no_large) words.emplace_back("--no-large");
+  if (!options.ranks.empty()) words.insert(words.end(), {"--ranks", options.ranks});
   if (plan.fault) words.insert(words.end(), {"--plant", std::to_string(*plan.fault)});
   std::vector<pid_t> children;
   if (plan.backend == "mpi") {
@@ -104,8 +115,8 @@ void run_processes(const Options& options, const Plan& plan, const std::string& 
 
 int work(const Options& options) {
   const auto client = Client::from_environment();
-  run_rank(plan_of(options, options.backends.front()), client, client->rank(),
-           std::filesystem::path(options.worker) / std::to_string(client->rank()));
+  run_rank(plan_of(options, options.backends.front()), RanksAs::processes, client, client->rank(),
+           options.worker);
   return 0;
 }
 
@@ -117,8 +128,10 @@ std::size_t run_backend(const Options& options, const std::string& backend, Repo
   const std::string url = "c10dd://" + daemon.address() + "/matrix";
   const TemporaryDirectory directory;
   const auto start = std::chrono::steady_clock::now();
-  backend == "loopback" ? run_threads(plan, url, directory.path())
-                        : run_processes(options, plan, url, directory.path());
+  if (has_ranks_as(plan, RanksAs::processes)) {
+    run_processes(options, plan, url, directory.path());
+  }
+  if (has_ranks_as(plan, RanksAs::threads)) run_threads(plan, url, directory.path());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   const Result result = collect(plan, directory.path());
   std::size_t wrong = 0;
@@ -130,7 +143,7 @@ std::size_t run_backend(const Options& options, const std::string& backend, Repo
   }
   std::printf("%s (%s): %zu cells, %zu wrong, %zu pairs not covered, %.1f s\n", backend.c_str(),
               result.describe.c_str(), plan.cells.size(), wrong,
-              uncovered_pairs(all_cells(), plan.cells), took.count());
+              uncovered_pairs(cells_of(options, backend), plan.cells), took.count());
   report.add(plan, result);
   return wrong;
 }
@@ -154,12 +167,22 @@ int main(int argc, char** argv) {
   CLI::App app{"Runs every operation of process groups on every backend, and checks the results"};
   app.add_option("--backend", options.backends, "Backends, such as gloo,mpi")->delimiter(',');
   app.add_flag("--pairs", options.pairs, "Only as many cells as have every pair of values");
+  app.add_flag("--no-large", options.no_large, "Leaves out the large tensors");
+  app.add_option("--ranks", options.ranks, "Only ranks of this kind: processes or threads")
+      ->check(CLI::IsMember({"processes", "threads"}));
   app.add_option("--seed", options.seed, "Seed of the inputs, and of the choice of pairs");
   app.add_option("--write", options.write, "File that gets the table, such as docs/backends.md");
   app.add_option("--plant", options.fault, "Plants a fault: cells must be wrong")
       ->check(CLI::Range(0, static_cast<int>(c10dd::matrix::kFaults.size()) - 1));
+  app.add_flag("--list-plants", options.lists_plants, "Prints the faults that --plant has");
   app.add_option("--worker", options.worker, "Is one rank; for this program's own use")->group("");
   CLI11_PARSE(app, argc, argv);
+  if (options.lists_plants) {
+    for (const std::string_view fault : c10dd::matrix::kFaults) {
+      std::printf("%s\n", std::string(fault).c_str());
+    }
+    return 0;
+  }
   try {
     return options.worker.empty() ? run(options) : work(options);
   } catch (const std::exception& error) {

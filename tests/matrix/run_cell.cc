@@ -3,52 +3,20 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
+#include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "protocol/format.h"
+#include "tests/matrix/buffer.h"
 #include "tests/matrix/values.h"
 
 namespace c10dd::matrix {
 namespace {
 
-constexpr auto kCanary = std::byte{0xa5};
-constexpr std::size_t kCanaryBytes = 64;
-
-/// The memory of a tensor, followed by bytes that nobody may change.
-class Buffer {
- public:
-  Buffer(DType dtype, const Bytes& elements) : dtype_(dtype), bytes_(elements) {
-    bytes_.resize(elements.size() + kCanaryBytes, kCanary);
-  }
-
-  Tensor tensor() {
-    return {.data = bytes_.data(), .count = size() / size_of(dtype_), .dtype = dtype_};
-  }
-  Tensor part(std::size_t begin, std::size_t count) { return tensor().slice(begin, count); }
-  Bytes elements() const { return {bytes_.begin(), bytes_.end() - kCanaryBytes}; }
-  bool is_intact() const {
-    return std::all_of(bytes_.end() - kCanaryBytes, bytes_.end(),
-                       [](std::byte byte) { return byte == kCanary; });
-  }
-
- private:
-  std::size_t size() const { return bytes_.size() - kCanaryBytes; }
-
-  DType dtype_;
-  Bytes bytes_;
-};
-
-std::uint64_t hash_of(const Bytes& bytes) {
-  return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
-
 class Run {
  public:
   Run(ProcessGroup& group, const Cell& cell, std::uint64_t seed)
-      : group_(group), cell_(cell), seed_(seed), root_(static_cast<Rank>(seed % cell.ranks)) {}
+      : group_(group), cell_(cell), seed_(seed), root_(cell.root) {}
 
   Outcome operator()() {
     switch (cell_.form) {
@@ -71,6 +39,7 @@ class Run {
       case Form::scatter:
         return scatter();
       case Form::all_to_all_single:
+      case Form::all_to_all_splits:
       case Form::all_to_all:
         return all_to_all();
       case Form::barrier:
@@ -91,8 +60,12 @@ class Run {
   bool lists() const {
     return cell_.form == Form::all_gather || cell_.form == Form::reduce_scatter ||
            cell_.form == Form::gather || cell_.form == Form::scatter ||
-           cell_.form == Form::all_to_all;
+           cell_.form == Form::all_to_all || cell_.form == Form::all_to_all_splits;
   }
+
+  /// Returns whether this rank compares a result that all ranks have. Only rank 0 compares a large
+  /// one: it takes long, and the others' results have the same hash.
+  bool compares() const { return cell_.size != Size::large || rank() == 0; }
 
   /// Number of elements of part `number`. The parts of lists have different sizes, some none.
   std::size_t count(std::size_t number) const {
@@ -104,8 +77,8 @@ class Run {
   /// The input of a rank for a part.
   Bytes input(Rank from, std::size_t part = 0) const { return input(from, part, count(part)); }
   Bytes input(Rank from, std::size_t part, std::size_t elements) const {
-    const Values values = cell_.reduce == kNoReduction ? Values::any_bits : values_for(kind());
-    return random_elements(dtype(), elements, values, seed_ + from * 1'000'003 + part * 7'919);
+    const Values values = cell_.reduce == kNoReduction ? Values::moved : values_for(kind());
+    return random_elements(dtype(), elements, values, seed_ + part * 7'919, from);
   }
   Bytes blank(std::size_t elements) const { return Bytes(elements * size_of(dtype())); }
 
@@ -114,25 +87,24 @@ class Run {
     if (!good && outcome_.wrong.empty()) outcome_.wrong = what;
   }
   void expect(const Buffer& buffer, const Bytes& expected, std::string_view what) {
-    note(buffer.elements() == expected, what);
-    note(buffer.is_intact(), "bytes behind a tensor have changed");
+    note(std::ranges::equal(buffer.elements(), expected), what);
+    expect_intact(buffer);
   }
-  void expect_reduced(const Buffer& buffer, const std::vector<Bytes>& inputs) {
-    const std::string wrong = check_reduction(dtype(), kind(), inputs, buffer.elements());
-    note(wrong.empty(), wrong);
-    note(buffer.is_intact(), "bytes behind a tensor have changed");
-  }
-
-  std::vector<Bytes> inputs_of_all(std::size_t part = 0) const {
+  void expect_reduced(std::span<const std::byte> result, std::size_t part = 0) {
     std::vector<Bytes> inputs;
     for (Rank from = 0; from < size(); ++from) inputs.push_back(input(from, part));
-    return inputs;
+    const std::string wrong = check_reduction(dtype(), kind(), inputs, result);
+    note(wrong.empty(), wrong);
+  }
+  void expect_intact(const Buffer& buffer) {
+    note(buffer.is_intact(), "bytes behind a tensor have changed");
   }
 
   Outcome all_reduce() {
     Buffer buffer(dtype(), input(rank()));
     group_.all_reduce(buffer.tensor(), op());
-    expect_reduced(buffer, inputs_of_all());
+    if (compares()) expect_reduced(buffer.elements());
+    expect_intact(buffer);
     outcome_.hash = hash_of(buffer.elements());
     return outcome_;
   }
@@ -148,7 +120,8 @@ class Run {
     Buffer buffer(dtype(), input(rank()));
     group_.reduce(buffer.tensor(), root_, op());
     if (rank() == root_) {
-      expect_reduced(buffer, inputs_of_all());
+      expect_reduced(buffer.elements());
+      expect_intact(buffer);
     } else {
       expect(buffer, input(rank()), "the tensor of another rank than the root has changed");
     }
@@ -182,6 +155,12 @@ class Run {
     return parts;
   }
 
+  static std::vector<std::size_t> counts_of(const std::vector<Tensor>& parts) {
+    std::vector<std::size_t> counts;
+    for (const Tensor& part : parts) counts.push_back(part.count);
+    return counts;
+  }
+
   /// Returns memory for `whole` that is blank but for this rank's part, if that is in place.
   Bytes before(const Whole& whole, const Bytes& own) const {
     Bytes bytes(whole.bytes.size());
@@ -192,14 +171,16 @@ class Run {
   }
 
   Outcome all_gather() {
-    const Whole whole = joined([&](Rank from) { return input(from, from); });
+    const Whole whole =
+        joined([&](Rank from) { return compares() ? input(from, from) : blank(count(from)); });
     const Bytes own = input(rank(), rank());
     Buffer output(dtype(), before(whole, own));
     Buffer apart(dtype(), own);
     const std::vector<Tensor> parts = parts_of(output, whole);
     const Tensor from = cell_.in_place ? parts[rank()] : apart.tensor();
     lists() ? group_.all_gather(parts, from) : group_.all_gather_single(output.tensor(), from);
-    expect(output, whole.bytes, "the output is not the inputs of all ranks");
+    if (compares()) expect(output, whole.bytes, "the output is not the inputs of all ranks");
+    expect_intact(output);
     expect(apart, own, "the input has changed");
     outcome_.hash = hash_of(output.elements());
     return outcome_;
@@ -245,9 +226,9 @@ class Run {
     const Tensor to = cell_.in_place ? parts[rank()] : apart.tensor();
     lists() ? group_.reduce_scatter(to, parts, op())
             : group_.reduce_scatter_single(to, from.tensor(), op());
-    const auto* const bytes = static_cast<const std::byte*>(to.data);
-    expect_reduced(Buffer(dtype(), Bytes(bytes, bytes + to.bytes())), inputs_of_all(rank()));
-    note(apart.is_intact() && from.is_intact(), "bytes behind a tensor have changed");
+    expect_reduced({static_cast<const std::byte*>(to.data), to.bytes()}, rank());
+    expect_intact(apart);
+    expect_intact(from);
     if (!cell_.in_place) expect(from, whole.bytes, "the input has changed");
     return outcome_;
   }
@@ -261,8 +242,15 @@ class Run {
     const Whole expected = joined([&](Rank from) { return between(from, rank()); });
     Buffer from(dtype(), sent.bytes);
     Buffer to(dtype(), Bytes(expected.bytes.size()));
-    lists() ? group_.all_to_all(parts_of(to, expected), parts_of(from, sent))
-            : group_.all_to_all_single(to.tensor(), from.tensor());
+    const std::vector<Tensor> outputs = parts_of(to, expected);
+    const std::vector<Tensor> inputs = parts_of(from, sent);
+    if (cell_.form == Form::all_to_all) {
+      group_.all_to_all(outputs, inputs);
+    } else if (cell_.form == Form::all_to_all_single) {
+      group_.all_to_all_single(to.tensor(), from.tensor());
+    } else {
+      group_.all_to_all_single(to.tensor(), from.tensor(), counts_of(outputs), counts_of(inputs));
+    }
     expect(to, expected.bytes, "the output is not the parts of all ranks for this rank");
     expect(from, sent.bytes, "the input has changed");
     return outcome_;

@@ -19,13 +19,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// The file with what a rank has found. Its first line is ProcessGroup::describe().
+std::filesystem::path file_of(const std::filesystem::path& directory, RanksAs ranks, Rank rank) {
+  return directory / format("{} {}", name_of(ranks), rank);
+}
+
 /// The groups of one rank: of each number of ranks, opened in each way. Null where the rank is no
 /// member.
 class Groups {
  public:
-  Groups(const Plan& plan, const std::shared_ptr<Client>& client, Rank rank) : plan_(plan) {
+  Groups(const Plan& plan, RanksAs ranks, const std::shared_ptr<Client>& client, Rank rank)
+      : plan_(plan) {
     const auto world = [&](Rank size) {
-      return World{.rank = rank, .size = size, .name = format("matrix {}", size)};
+      return World{
+          .rank = rank, .size = size, .name = format("matrix {} {}", name_of(ranks), size)};
     };
     const GroupOptions options{.backend = plan.backend, .timeout = 60s, .open_timeout = 60s};
     const auto all = ProcessGroup::open(client, world(kRanksMax), options);
@@ -64,13 +71,19 @@ std::string in_a_line(std::string text) {
 
 }  // namespace
 
-void run_rank(const Plan& plan, const std::shared_ptr<Client>& client, Rank rank,
-              const std::filesystem::path& results) {
-  std::ofstream out(results);
-  Groups groups(plan, client, rank);
+bool has_ranks_as(const Plan& plan, RanksAs ranks) {
+  return std::ranges::any_of(plan.cells,
+                             [ranks](const Cell& cell) { return cell.ranks_as == ranks; });
+}
+
+void run_rank(const Plan& plan, RanksAs ranks, const std::shared_ptr<Client>& client, Rank rank,
+              const std::filesystem::path& directory) {
+  std::ofstream out(file_of(directory, ranks, rank));
+  Groups groups(plan, ranks, client, rank);
   out << groups.describe() << "\n";
   for (std::size_t number = 0; number < plan.cells.size(); ++number) {
     const Cell& cell = plan.cells[number];
+    if (cell.ranks_as != ranks) continue;
     const auto group = groups.of(cell);
     if (!group) continue;
     try {
@@ -91,8 +104,8 @@ Result collect(const Plan& plan, const std::filesystem::path& directory) {
   };
   Result result{std::vector<std::string>(plan.cells.size()), {}};
   std::vector<Seen> seen(plan.cells.size());
-  for (Rank rank = 0; rank < kRanksMax; ++rank) {
-    std::ifstream in(directory / std::to_string(rank));
+  const auto read = [&](RanksAs ranks, Rank rank) {
+    std::ifstream in(file_of(directory, ranks, rank));
     std::getline(in, result.describe);
     std::size_t number = 0;
     std::uint64_t hash = 0;
@@ -106,6 +119,10 @@ Result collect(const Plan& plan, const std::filesystem::path& directory) {
       seen[number].hash = hash;
       if (!wrong.empty() && text.empty()) text = format("rank {}: {}", rank, wrong);
     }
+  };
+  for (const RanksAs ranks : {RanksAs::processes, RanksAs::threads}) {
+    if (!has_ranks_as(plan, ranks)) continue;
+    for (Rank rank = 0; rank < kRanksMax; ++rank) read(ranks, rank);
   }
   for (std::size_t number = 0; number < plan.cells.size(); ++number) {
     std::string& text = result.wrong[number];

@@ -22,10 +22,13 @@ struct Plan {
   std::optional<std::size_t> fault = {};  ///< an index into kFaults
 };
 
-/// The rank of a process among the kRanksMax ranks runs its part of all cells. Writes a line for
-/// each to `results`: number of the cell, hash, and what is wrong.
-void run_rank(const Plan& plan, const std::shared_ptr<Client>& client, Rank rank,
-              const std::filesystem::path& results);
+/// Returns whether the plan has cells whose ranks are of this kind.
+bool has_ranks_as(const Plan& plan, RanksAs ranks);
+
+/// One of the kRanksMax ranks of a kind runs its part of the cells of that kind. Writes a line for
+/// each to a file in `directory`: number of the cell, hash, and what is wrong.
+void run_rank(const Plan& plan, RanksAs ranks, const std::shared_ptr<Client>& client, Rank rank,
+              const std::filesystem::path& directory);
 
 /// What a run has found.
 struct Result {
