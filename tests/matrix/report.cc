@@ -10,8 +10,14 @@ namespace c10dd::matrix {
 void Report::add(const Plan& plan, const Result& result) {
   std::size_t wrong = 0;
   for (const std::string& text : result.wrong) wrong += text.empty() ? 0 : 1;
-  sections_.push_back(format("## {}, cpu\n\n{}; {} cells, {} wrong.\n\n{}", plan.backend,
-                             result.describe, plan.cells.size(), wrong, table(plan, result)));
+  std::string ranks;
+  for (const RanksAs one : {RanksAs::processes, RanksAs::threads}) {
+    if (!has_ranks_as(plan, one)) continue;
+    ranks += format("{}{}", ranks.empty() ? "" : " and ", name_of(one));
+  }
+  sections_.push_back(format("## {}, cpu\n\n{}; ranks as {}; {} cells, {} wrong.\n\n{}",
+                             plan.backend, result.describe, ranks, plan.cells.size(), wrong,
+                             table(plan, result)));
 }
 
 std::string Report::table(const Plan& plan, const Result& result) const {
@@ -50,11 +56,12 @@ std::string Report::text() const {
   std::string text =
       "# Backends\n\n"
       "What each backend can do, as `./dev matrix` has found it. A number counts the cells that "
-      "were right:\ncombinations of the reduction, 1 to 8 ranks, parts from no element to one "
-      "element more than 4096 bytes,\nin place and out of place, in a world, in a group of "
-      "`new_group` and in one of `split`. Inputs are random;\nexpected values come from a "
-      "serial computation (`tests/matrix/values.h`). A barrier has no\nelements; it is counted "
-      "once.\n";
+      "were right:\ncombinations of the reduction, 1 to 8 ranks that are processes or threads, "
+      "parts from no element to\none element more than 4096 bytes, in place and out of place, in "
+      "a world, in a group of `new_group` and in\none of `split`; then large tensors in a world "
+      "of 1 to 4 ranks, up to 9 MiB for each rank. Each rank is the\nroot in turn. Inputs are "
+      "random, with the edges of their type among them; expected values come from a\nserial "
+      "computation (`tests/matrix/values.h`). A barrier has no elements; it is counted once.\n";
   if (pairs_) text += "\nOnly as many cells were run as have every pair of these values.\n";
   for (const std::string& section : sections_) text += "\n" + section;
   return text;
