@@ -35,7 +35,8 @@ class Gpu {
   void* stream() const { return stream_; }
   int index() const { return device_.index(); }
 
-  /// Returns a tensor in memory of the GPU with these elements, which the stream puts there.
+  /// Returns a tensor in memory of the GPU with these elements, or the bytes of elements, which the
+  /// stream puts there.
   template <class T>
   Tensor put(const std::vector<T>& values, DType dtype) {
     const std::size_t bytes = values.size() * sizeof(T);
@@ -45,17 +46,17 @@ class Gpu {
     require(device_.copy(memory.get(), host_, bytes, stream_));
     await();
     return {.data = memory.get(),
-            .count = values.size(),
+            .count = bytes / size_of(dtype),
             .dtype = dtype,
             .device = {Device::Kind::cuda, device_.index()},
             .stream = stream_,
             .owner = memory};
   }
 
-  /// Returns the elements of a tensor, when the stream has got to the copy.
+  /// Returns the elements of a tensor, or their bytes, when the stream has got to the copy.
   template <class T>
   std::vector<T> get(const Tensor& tensor) {
-    std::vector<T> values(tensor.count);
+    std::vector<T> values(tensor.bytes() / sizeof(T));
     require(device_.copy(host_, tensor.data, tensor.bytes(), stream_));
     await();
     std::memcpy(values.data(), host_, tensor.bytes());

@@ -1,115 +1,132 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/scenarios.h"
 
-#include <cmath>
-#include <stdexcept>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "client/errors.h"
 #include "protocol/format.h"
 #include "tests/gpu/world.h"
-#include "tests/unit/collectives/expected.h"
+#include "tests/matrix/values.h"
 
 namespace c10dd::gpu {
 namespace {
 
-using test::each_type;
-using test::factor_of;
-using test::Inputs;
-using test::inputs_of;
-using test::number;
-using test::reduction_of;
+using matrix::Bytes;
 
-/// Compares a result of NCCL. Only avg of floats may be rounded differently, because NCCL
-/// multiplies by 1/n first.
-template <class T>
-bool same(const std::vector<T>& got, const std::vector<T>& expected, ReduceOp op) {
-  if (std::is_integral_v<T> || op != ReduceOp::avg) return got == expected;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double error = std::abs(number(got[i]) - number(expected[i]));
-    if (error > 0.02 * std::abs(number(expected[i])) + 0.02) return false;
+using Inputs = std::vector<Bytes>;  // of all ranks
+
+/// Returns small numbers: NCCL need not average others, or keep a NaN.
+Inputs inputs_of(Rank size, std::size_t count, DType dtype) {
+  Inputs inputs;
+  for (Rank rank = 0; rank < size; ++rank) {
+    inputs.push_back(matrix::random_elements(dtype, count, matrix::Values::small, 1, rank));
   }
-  return got.size() == expected.size();
+  return inputs;
 }
 
-/// Reduces elements of every type by every operation that NCCL has.
+/// Checks a result of NCCL.
+void expect_reduced(DType dtype, ReduceOp op, const Inputs& inputs, const Bytes& result,
+                    const std::string& what) {
+  const std::string wrong = matrix::check_reduction(dtype, op.kind, inputs, result);
+  expect(wrong.empty(), what + ": " + wrong);
+}
+
+/// Reduces elements of a type by every operation that NCCL has.
+void reduce_elements(World& world, DType dtype, std::size_t count) {
+  ProcessGroup& group = *world.group;
+  const Inputs inputs = inputs_of(group.size(), count, dtype);
+  for (std::size_t kind = 0; kind < kReduceOps; ++kind) {
+    const ReduceOp op(static_cast<ReduceOp::Kind>(kind), matrix::factor_of(group.rank()));
+    if (!combines(op, dtype)) continue;
+    if (count > 2'000 && op != ReduceOp::sum && op != ReduceOp::avg) continue;
+    const std::string what = format("{} of {} {}", name_of(op), count, name_of(dtype));
+    const Tensor tensor = world.gpu.put(inputs[group.rank()], dtype);
+    try {
+      group.all_reduce(tensor, op);
+    } catch (const Error& error) {
+      const bool bits = op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
+      expect(error.code() == Code::unsupported && (bits || dtype == DType::int16),
+             what + ": " + error.what());
+      continue;
+    }
+    expect_reduced(dtype, op, inputs, world.gpu.get<std::byte>(tensor), "all_reduce, " + what);
+    const Tensor at_root = world.gpu.put(inputs[group.rank()], dtype);
+    group.reduce(at_root, group.size() - 1, op);
+    const Bytes got = world.gpu.get<std::byte>(at_root);
+    if (group.rank() == group.size() - 1) {
+      expect_reduced(dtype, op, inputs, got, "reduce, " + what);
+    } else {
+      expect(got == inputs[group.rank()], "reduce, " + what);
+    }
+  }
+}
+
 void reductions() {
   World world;
-  ProcessGroup& group = *world.group;
-  const Rank size = group.size();
-  each_type([&]<class T>(DType dtype, std::type_identity<T>) {
+  for (std::size_t dtype = 0; dtype < kDTypes; ++dtype) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{1021}, std::size_t{100'003}}) {
-      const Inputs<T> inputs = inputs_of<T>(size, count, dtype);
-      for (std::size_t kind = 0; kind < kReduceOps; ++kind) {
-        const ReduceOp op(static_cast<ReduceOp::Kind>(kind), factor_of(group.rank()));
-        if (!combines(op, dtype)) continue;
-        if (count > 2'000 && op != ReduceOp::sum && op != ReduceOp::avg) continue;
-        const std::string what = format("{} of {} {}", name_of(op), count, name_of(dtype));
-        const Tensor tensor = world.gpu.put(inputs[group.rank()], dtype);
-        try {
-          group.all_reduce(tensor, op);
-        } catch (const Error& error) {
-          const bool bits = op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
-          expect(error.code() == Code::unsupported && (bits || dtype == DType::int16),
-                 what + ": " + error.what());
-          continue;
-        }
-        const std::vector<T> expected = reduction_of(inputs, op, dtype);
-        expect(same(world.gpu.get<T>(tensor), expected, op), "all_reduce, " + what);
-        const Tensor at_root = world.gpu.put(inputs[group.rank()], dtype);
-        group.reduce(at_root, size - 1, op);
-        const std::vector<T> got = world.gpu.get<T>(at_root);
-        const bool is_root = group.rank() == size - 1;
-        expect(is_root ? same(got, expected, op) : got == inputs[group.rank()], "reduce, " + what);
-      }
+      reduce_elements(world, static_cast<DType>(dtype), count);
     }
-  });
+  }
 }
 
-/// Moves elements of every type in every way.
-void moves() {
-  World world;
+/// Moves elements of a type in every way.
+void move_elements(World& world, DType dtype) {
+  constexpr std::size_t kCount = 1021;
   ProcessGroup& group = *world.group;
   const Rank size = group.size();
   const Rank rank = group.rank();
-  constexpr std::size_t kCount = 1021;
-  each_type([&]<class T>(DType dtype, std::type_identity<T>) {
-    const Inputs<T> inputs = inputs_of<T>(size, kCount, dtype);
-    std::vector<T> all;
-    for (const auto& one : inputs) all.insert(all.end(), one.begin(), one.end());
-    const std::string what(name_of(dtype));
-    const Tensor own = world.gpu.put(inputs[rank], dtype);
-    const Tensor whole = world.gpu.put(std::vector<T>(kCount * size), dtype);
-    group.all_gather_single(whole, own);
-    expect(world.gpu.get<T>(whole) == all, "all_gather of " + what);
-    const Tensor exchanged = world.gpu.put(std::vector<T>(kCount * size), dtype);
-    group.all_to_all_single(exchanged, whole);
-    std::vector<T> mine;
-    for (Rank from = 0; from < size; ++from) {
-      mine.insert(mine.end(), inputs[rank].begin(), inputs[rank].end());
-    }
-    expect(world.gpu.get<T>(exchanged) == mine, "all_to_all of " + what);
-    const Tensor part = world.gpu.put(std::vector<T>(kCount), dtype);
-    group.scatter_single(part, rank == 0 ? whole : whole.slice(0, 0), 0);
-    expect(world.gpu.get<T>(part) == inputs[rank], "scatter of " + what);
-    const Tensor gathered = world.gpu.put(std::vector<T>(kCount * size), dtype);
-    group.gather_single(rank == 0 ? gathered : gathered.slice(0, 0), part, 0);
-    expect(rank != 0 || world.gpu.get<T>(gathered) == all, "gather of " + what);
-    group.broadcast(part, size - 1);
-    expect(world.gpu.get<T>(part) == inputs[size - 1], "broadcast of " + what);
-    if (dtype == DType::int16) return;
-    const Tensor reduced = world.gpu.put(std::vector<T>(kCount), dtype);
-    const Inputs<T> wide = inputs_of<T>(size, kCount * size, dtype);
-    group.reduce_scatter_single(reduced, world.gpu.put(wide[rank], dtype));
-    const std::vector<T> sums = reduction_of(wide, ReduceOp::sum, dtype);
-    const auto begin = sums.begin() + static_cast<std::ptrdiff_t>(rank * kCount);
-    expect(world.gpu.get<T>(reduced) == std::vector<T>(begin, begin + kCount),
-           "reduce_scatter of " + what);
-  });
-  std::vector<std::int64_t> values = {static_cast<std::int64_t>(rank) + 1};
+  const Inputs inputs = inputs_of(size, kCount, dtype);
+  Bytes all;
+  for (const Bytes& one : inputs) all.insert(all.end(), one.begin(), one.end());
+  const Bytes blank(inputs[rank].size());
+  const Bytes blank_of_all(all.size());
+  const auto get = [&](const Tensor& tensor) { return world.gpu.get<std::byte>(tensor); };
+  const std::string what(name_of(dtype));
+  const Tensor own = world.gpu.put(inputs[rank], dtype);
+  const Tensor whole = world.gpu.put(blank_of_all, dtype);
+  group.all_gather_single(whole, own);
+  expect(get(whole) == all, "all_gather of " + what);
+  const Tensor exchanged = world.gpu.put(blank_of_all, dtype);
+  group.all_to_all_single(exchanged, whole);
+  Bytes mine;
+  for (Rank from = 0; from < size; ++from) {
+    mine.insert(mine.end(), inputs[rank].begin(), inputs[rank].end());
+  }
+  expect(get(exchanged) == mine, "all_to_all of " + what);
+  const Tensor part = world.gpu.put(blank, dtype);
+  group.scatter_single(part, rank == 0 ? whole : whole.slice(0, 0), 0);
+  expect(get(part) == inputs[rank], "scatter of " + what);
+  const Tensor gathered = world.gpu.put(blank_of_all, dtype);
+  group.gather_single(rank == 0 ? gathered : gathered.slice(0, 0), part, 0);
+  expect(rank != 0 || get(gathered) == all, "gather of " + what);
+  group.broadcast(part, size - 1);
+  expect(get(part) == inputs[size - 1], "broadcast of " + what);
+  if (dtype == DType::int16) return;
+  const Tensor reduced = world.gpu.put(blank, dtype);
+  const Inputs wide = inputs_of(size, kCount * size, dtype);
+  group.reduce_scatter_single(reduced, world.gpu.put(wide[rank], dtype));
+  Inputs parts;
+  for (const Bytes& one : wide) {
+    const std::byte* const begin = one.data() + rank * blank.size();
+    parts.emplace_back(begin, begin + blank.size());
+  }
+  expect_reduced(dtype, ReduceOp::sum, parts, get(reduced), "reduce_scatter of " + what);
+}
+
+void moves() {
+  World world;
+  for (std::size_t dtype = 0; dtype < kDTypes; ++dtype) {
+    move_elements(world, static_cast<DType>(dtype));
+  }
+  ProcessGroup& group = *world.group;
+  std::vector<std::int64_t> values = {static_cast<std::int64_t>(group.rank()) + 1};
   group.all_reduce(tensor_of(values));
-  expect(values[0] == static_cast<std::int64_t>(size * (size + 1) / 2), "all_reduce on the host");
+  expect(values[0] == static_cast<std::int64_t>(group.size() * (group.size() + 1) / 2),
+         "all_reduce on the host");
   group.barrier();
 }
 
