@@ -66,7 +66,7 @@ bool is_allowed(const Cell& cell) {
          combines(ReduceOp(static_cast<ReduceOp::Kind>(cell.reduce)), cell.dtype);
 }
 
-/// Returns the rank whose turn it is: another one as soon as any other value is the next one.
+/// Returns the rank whose turn it is: the next one with the next value of any other dimension.
 Rank root_of(const Cell& cell) {
   if (!has_root(cell.form)) return 0;
   const auto turn = static_cast<Rank>(cell.form) + static_cast<Rank>(cell.dtype) + cell.reduce +

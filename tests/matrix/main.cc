@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ std::vector<Cell> cells_of(const Options& options, const std::string& backend) {
     return (options.no_large && cell.size == Size::large) ||
            (!options.ranks.empty() && options.ranks != name_of(cell.ranks_as));
   });
+  if (cells.empty()) throw std::runtime_error(backend + " has no ranks as " + options.ranks);
   return cells;
 }
 
