@@ -34,7 +34,7 @@ class Dev(unittest.TestCase):
         return done.stdout, set(asked.split())
 
     def assert_says_minutes_and_size(self, said):
-        self.assertRegex(said, r"about \d+ minutes the first time on \d+ cores")
+        self.assertRegex(said, r"about \d+ minutes for the first build on \d+ cores")
         for line in SIZES:
             self.assertIn(line, said)
 

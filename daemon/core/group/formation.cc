@@ -65,10 +65,9 @@ NextGeneration next_generation(const GroupState& group) {
   for (const std::size_t index : plan.parked) next.parked.push_back(asking[index]);
   next.number = facts.generation;
   if (!stays(group, next.members) && !planted(Planted::generation_reused)) ++next.number;
-  next.reason =
-      format("generation {} (size {}): {}", next.number, next.members.size(), plan.reason);
+  next.reason = format("generation {} of {}: {}", next.number, next.members.size(), plan.reason);
   if (facts.phase == GroupPhase::broken && !facts.reason.empty()) {
-    next.reason += "; cause: " + facts.reason.substr(0, limits::kReasonBytes);
+    next.reason += "; before: " + facts.reason.substr(0, limits::kReasonBytes);
   }
   return next;
 }

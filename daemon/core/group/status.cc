@@ -194,7 +194,7 @@ MissingRank describe_rank(const GroupState& group, Rank rank) {
 
 Failure not_the_newest(const GroupState& group, std::uint64_t generation) {
   return failure(Code::stale_generation,
-                 "generation {} of {} is out of date, the newest is {}; join again", generation,
+                 "generation {} of {} is not the newest generation, {}; join again", generation,
                  name_of(group), group.facts().generation);
 }
 

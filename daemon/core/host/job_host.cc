@@ -40,14 +40,10 @@ void JobHost::hello(HelloRequest request) {
   context_.directory.locate(job, run, client, context_.loop, std::move(located));
 }
 
-Submitted JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, const CallId& call,
-                          const Request& request) {
-  if (&slot->owner != this) {
-    slot->owner.loop().post(
-        [slot, attachment, call, request] { slot->owner.submit(slot, attachment, call, request); });
-    return Submitted::answered;
-  }
-  return commits_.submit(slot, attachment, call, request);
+void post_to_owner(const JobRef& slot, const AttachmentRef& attachment, const CallId& call,
+                   const Request& request) {
+  slot->owner.loop().post(
+      [slot, attachment, call, request] { slot->owner.submit(slot, attachment, call, request); });
 }
 
 void JobHost::heard(const JobRef& slot, std::uint64_t connection) {
@@ -105,10 +101,10 @@ void JobHost::end_turn() {
   while (const JobRef slot = deadlines_.take_due(time)) {
     if (!slot->dropped && !slot->moving) commits_.perform(slot, slot->job->tick(time));
   }
-  loader_.restore_pieces();
+  if (loader_.has_pieces()) loader_.restore_pieces();
   commits_.start_batch();
   commits_.end_turn();
-  moves_.hand_over();
+  if (!moves_.empty()) moves_.hand_over();
   replies_.flush();
   foreign_use_ = {};
 }

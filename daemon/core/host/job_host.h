@@ -42,6 +42,10 @@
 
 namespace c10dd::core {
 
+/// Passes a request to the host of its job, on the loop of that host.
+void post_to_owner(const JobRef& job, const AttachmentRef& attachment, const CallId& call,
+                   const Request& request);
+
 class JobHost final : private JobDropper {
  public:
   using Shell = HostShell;
@@ -65,7 +69,11 @@ class JobHost final : private JobDropper {
   /// closed or has moved to a newer connection: in all cases the client repeats the request.
   /// Returns `answered` if the job belongs to another host, because only that host can tell.
   Submitted submit(const JobRef& job, const AttachmentRef& attachment, const CallId& call,
-                   const Request& request);
+                   const Request& request) {
+    if (&job->owner == this) return commits_.submit(job, attachment, call, request);
+    post_to_owner(job, attachment, call, request);
+    return Submitted::answered;
+  }
 
   /// Passes a request for an endpoint of a job to the directory. Calls `then` with the reply on
   /// this loop. `arrived_ns` is as in CallId.

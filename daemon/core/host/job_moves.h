@@ -24,6 +24,7 @@ class JobMoves {
   void handed_over(std::uint64_t generation, const JobRef& slot, const Result<void>& done);
   /// Ends the move of a job that the host has dropped, if there is one.
   static void end(JobSlot& slot, const Failure& reason);
+  bool empty() const { return moving_.empty(); }
   void forget() { moving_.clear(); }
 
  private:

@@ -55,9 +55,4 @@ void ReplySender::refuse(const JobSlot::Refused& refused, Failure reason) {
   refuse(sink, refused.to->channel, refused.sequence, std::move(reason));
 }
 
-void ReplySender::flush() {
-  for (const std::shared_ptr<ReplySink>& sink : to_flush_) sink->flush();
-  to_flush_.clear();
-}
-
 }  // namespace c10dd::core

@@ -24,7 +24,10 @@ class ReplySender {
   /// The same, for a hello whose refusal the gate has held. Ends its attachment.
   void refuse(const JobSlot::Refused& refused, Failure reason);
   /// Flushes the sinks that have got replies.
-  void flush();
+  void flush() {
+    for (const std::shared_ptr<ReplySink>& sink : to_flush_) sink->flush();
+    to_flush_.clear();
+  }
   void forget() { to_flush_.clear(); }
 
  private:

@@ -71,7 +71,7 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
   if (step.session != nullptr && (step.session->connected || opens)) {
     step.session->last_seen = now;
     acknowledge(step, *step.session);
-    if (!opens) done = admit(step, op);
+    if (OptionalReply early = opens ? std::nullopt : admit(step, op)) done = std::move(early);
     if (step.session->reserved) queue_ops_.next_request(step, request);
   } else if (!opens) {
     done = refuse(Code::session_unknown, "no session: send hello on this channel first");

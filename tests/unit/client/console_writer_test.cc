@@ -209,7 +209,7 @@ TEST_F(ConsoleWriterTest, AWriteThatReturnsAfterFinishHasGivenUpChangesNothing) 
       return threads_here() <= threads;
     })) << "its thread ends with the writer";
   }
-  EXPECT_NE(error_.rest().find("c10drun: 1 lines were not printed"), std::string::npos);
+  EXPECT_NE(error_.rest().find("c10drun: 1 lines were dropped here"), std::string::npos);
 }
 
 TEST_F(ConsoleWriterTest, HasAThreadFromTheFirstPutToItsEnd) {

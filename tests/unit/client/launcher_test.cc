@@ -216,7 +216,7 @@ TEST(LauncherVerdict, ComesBackFromTheReasonOfTheGroup) {
             "exit code 139: rank 3 on host-b (pid 123) was killed by SIGSEGV; "
             "last lines: Traceback | boom: 7");
   const std::string reason = "rank 1 on host-b (pid 9) has failed: " + made.cause();
-  for (const std::string& text : {reason, "generation 4 (size 2): ranks kept; cause: " + reason}) {
+  for (const std::string& text : {reason, "generation 4 of 2: ranks kept; before: " + reason}) {
     const auto read = read_failure_report(text);
     ASSERT_TRUE(read.has_value()) << text;
     EXPECT_EQ(read->exit_code, 139);
@@ -238,9 +238,9 @@ TEST(LauncherVerdict, IsBoundedAndKeepsTheNewestLines) {
 TEST(LauncherVerdict, MembersOfTheGroupAreCalledNodes) {
   EXPECT_EQ(of_nodes("rank 1 on h (pid 9) is lost: silent for 3 s"),
             "node 1 (h, agent pid 9) is lost: silent for 3 s");
-  EXPECT_EQ(of_nodes("generation 4 (size 2): ranks kept; cause: rank 0 on a-b.c (pid 12) has left: "
+  EXPECT_EQ(of_nodes("generation 4 of 2: ranks kept; before: rank 0 on a-b.c (pid 12) has left: "
                      "drained; rank 10 on x (pid 1)"),
-            "generation 4 (size 2): ranks kept; cause: node 0 (a-b.c, agent pid 12) has left: "
+            "generation 4 of 2: ranks kept; before: node 0 (a-b.c, agent pid 12) has left: "
             "drained; node 10 (x, agent pid 1)");
   EXPECT_EQ(of_nodes("rank 1 on h (pid 9) has failed: exit code 3: rank 7 on h (pid 8) exited"),
             "node 1 (h, agent pid 9) has failed: exit code 3: rank 7 on h (pid 8) exited");

@@ -123,7 +123,7 @@ TEST_F(FleetBeatsTest, AnEngineOnAnotherServerIsLeftBehind) {
   join_and_start();
   server_ = "another";
   EXPECT_TRUE(daemon_.turn_until([&] { return !lost_.empty(); }));
-  EXPECT_TRUE(has(lost_[0], "the master has changed")) << lost_[0];
+  EXPECT_TRUE(has(lost_[0], "another server is now the master")) << lost_[0];
   const std::size_t before = beats().size();
   EXPECT_TRUE(daemon_.turn_until([&] { return lost_.size() >= 3; }));
   EXPECT_EQ(beats().size(), before) << "no heartbeat says that the other server's jobs are served";

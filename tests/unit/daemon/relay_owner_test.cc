@@ -176,7 +176,7 @@ TEST_F(RelayOwnerTest, LeavesPlacesToClientsOfOtherProtocols) {
   const std::vector<Ticket> others = crowd(1);
   const PassedOn last = taken(frame());
   EXPECT_EQ(refusal(frame("10.0.0.8:1")), Code::quota_exceeded);
-  EXPECT_NE(detail_.find("of TCPStore"), std::string::npos) << detail_;
+  EXPECT_NE(detail_.find("TCPStore connections"), std::string::npos) << detail_;
   leave(last);
   leave(taken(frame("10.0.0.8:1")));
   std::vector<Ticket> all;
