@@ -139,7 +139,10 @@ void Simulation::calm_down() {
   end_faults();
   for (const auto& client : clients_) client->stop_asking();
   for (const auto& client : proxied_) client->stop_asking();
-  if (run_until(kPatience, [&] { return settled(); })) return check_books();
+  if (run_until(kPatience, [&] { return settled(); })) {
+    run_until(seconds(5), [] { return false; });  // cancelled calls are withdrawn
+    return check_books();
+  }
   std::string text = "60 s after the last fault: " + unsettled();
   for (const Op& op : records_.ops) {
     if (op.answered == 0 && !records_.dead_clients.contains(op.client))
