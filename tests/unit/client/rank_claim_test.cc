@@ -7,7 +7,7 @@
 namespace c10dd::client {
 namespace {
 
-constexpr RankClaim kThirdOfFour{2, 4};
+const RankClaim kThirdOfFour{2, 4};
 
 TEST(RankClaim, ABarrierWithoutASizeIsOfTheLaunchersWorld) {
   const auto claim = rank_in_barrier(kThirdOfFour, "barrier \"b\"", 0, 0);
