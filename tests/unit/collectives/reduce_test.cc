@@ -150,8 +150,8 @@ T cut(Wide value) {
 
 template <class T>
 T expected_whole(ReduceOp op, T a, T b) {
-  const auto x = static_cast<Wide>(a);
-  const auto y = static_cast<Wide>(b);
+  const Wide x = a;  // NOLINT(bugprone-signed-char-misuse): the sign of int8 matters
+  const Wide y = b;  // NOLINT(bugprone-signed-char-misuse)
   switch (op.kind) {
     case ReduceOp::product:
       return cut<T>(x * y);
