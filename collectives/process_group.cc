@@ -291,10 +291,11 @@ class Group final : public collectives::AbortableGroup {
 std::vector<Tensor> split_by(const std::vector<std::size_t>& counts, const Tensor& tensor,
                              const char* name, Rank size) {
   if (counts.size() != size) {
-    throw_failure(failure(Code::invalid_argument,
-                          "all_to_all_single: the {} has {} splits, but must have {}, one for each "
-                          "rank",
-                          name, counts.size(), size));
+    throw_failure(
+        failure(Code::invalid_argument,
+                "all_to_all_single: the number of splits of the {} is {}, but must be {}, "
+                "one for each rank",
+                name, counts.size(), size));
   }
   std::vector<Tensor> parts;
   std::size_t begin = 0;

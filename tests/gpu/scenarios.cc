@@ -18,15 +18,6 @@ using matrix::Bytes;
 
 using Inputs = std::vector<Bytes>;  // of all ranks
 
-/// Returns small numbers: NCCL need not average others, or keep a NaN.
-Inputs inputs_of(Rank size, std::size_t count, DType dtype) {
-  Inputs inputs;
-  for (Rank rank = 0; rank < size; ++rank) {
-    inputs.push_back(matrix::random_elements(dtype, count, matrix::Values::small, 1, rank));
-  }
-  return inputs;
-}
-
 /// Checks a result of NCCL.
 void expect_reduced(DType dtype, ReduceOp op, const Inputs& inputs, const Bytes& result,
                     const std::string& what) {
@@ -37,7 +28,7 @@ void expect_reduced(DType dtype, ReduceOp op, const Inputs& inputs, const Bytes&
 /// Reduces elements of a type by every operation that NCCL has.
 void reduce_elements(World& world, DType dtype, std::size_t count) {
   ProcessGroup& group = *world.group;
-  const Inputs inputs = inputs_of(group.size(), count, dtype);
+  const Inputs inputs = matrix::small_inputs(group.size(), count, dtype);
   for (std::size_t kind = 0; kind < kReduceOps; ++kind) {
     const ReduceOp op(static_cast<ReduceOp::Kind>(kind), matrix::factor_of(group.rank()));
     if (!combines(op, dtype)) continue;
@@ -79,7 +70,7 @@ void move_elements(World& world, DType dtype) {
   ProcessGroup& group = *world.group;
   const Rank size = group.size();
   const Rank rank = group.rank();
-  const Inputs inputs = inputs_of(size, kCount, dtype);
+  const Inputs inputs = matrix::small_inputs(size, kCount, dtype);
   Bytes all;
   for (const Bytes& one : inputs) all.insert(all.end(), one.begin(), one.end());
   const Bytes blank(inputs[rank].size());
@@ -107,7 +98,7 @@ void move_elements(World& world, DType dtype) {
   expect(get(part) == inputs[size - 1], "broadcast of " + what);
   if (dtype == DType::int16) return;
   const Tensor reduced = world.gpu.put(blank, dtype);
-  const Inputs wide = inputs_of(size, kCount * size, dtype);
+  const Inputs wide = matrix::small_inputs(size, kCount * size, dtype);
   group.reduce_scatter_single(reduced, world.gpu.put(wide[rank], dtype));
   Inputs parts;
   for (const Bytes& one : wide) {

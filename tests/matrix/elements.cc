@@ -132,4 +132,12 @@ Bytes random_elements(DType dtype, std::size_t count, Values values, std::uint64
   return bytes;
 }
 
+std::vector<Bytes> small_inputs(Rank size, std::size_t count, DType dtype) {
+  std::vector<Bytes> inputs;
+  for (Rank rank = 0; rank < size; ++rank) {
+    inputs.push_back(random_elements(dtype, count, Values::small, 1, rank));
+  }
+  return inputs;
+}
+
 }  // namespace c10dd::matrix

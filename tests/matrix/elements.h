@@ -34,4 +34,8 @@ using Bytes = std::vector<std::byte>;
 /// boolean.
 Bytes random_elements(DType dtype, std::size_t count, Values values, std::uint64_t seed, Rank rank);
 
+/// Returns the elements of all ranks, small numbers: NCCL and its stand-in need not average others,
+/// or keep a NaN.
+std::vector<Bytes> small_inputs(Rank size, std::size_t count, DType dtype);
+
 }  // namespace c10dd::matrix

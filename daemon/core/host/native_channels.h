@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Manages the sessions of one native connection, one session per channel, and decides what each
-// frame of the connection means. Pure: sockets and buffers belong to the NativeConnection, which
-// has the channels.
+// frame of the connection means. Pure: the NativeConnection that owns the channels has the socket
+// and the buffers.
 //
 // Threads: every call is made on the thread of the connection's loop, which is also the loop of
 // `host`. If a job belongs to another host, its replies come through a RemoteSink.

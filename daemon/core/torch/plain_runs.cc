@@ -121,7 +121,7 @@ PlainRuns::Note PlainRuns::split(const Peer& peer, const std::string& run,
     Note note{"launch_reopened", run, {}};
     note.detail = format(
         "{} joins again after its connection in run {} ended, while {} are still connected there: "
-        "its process group is reopened{}",
+        "it reopens its process group{}",
         describe(peer), before, left.joined, peer.pid == 0 ? ", or a rank restarted alone" : "");
     return note;
   }

@@ -80,7 +80,8 @@ TEST(ProcessGroup, UnknownBackendSaysWhereItWasLookedFor) {
   setenv("C10DD_BACKEND_PATH", "/no/such/folder:/nor/this", 1);
   const std::string error = error_of_opening({.backend = "nosuch"});
   unsetenv("C10DD_BACKEND_PATH");
-  EXPECT_TRUE(contains(error, "no file libc10dd_nosuch.so in /no/such/folder, /nor/this, ")) << error;
+  EXPECT_TRUE(contains(error, "no file libc10dd_nosuch.so in /no/such/folder, /nor/this, "))
+      << error;
   EXPECT_TRUE(contains(error, "/lib, ")) << error;
   EXPECT_TRUE(contains(error, "C10DD_BACKEND_PATH")) << error;
 }
@@ -235,7 +236,8 @@ TEST(ProcessGroup, SaysWhatIsWrongWithListsOfTensors) {
   EXPECT_EQ(error_of([&] {
               group.all_to_all_single(all, all, {5, 5}, {10});
             }),
-            "all_to_all_single: the input has 1 splits, but must have 2, one for each rank");
+            "all_to_all_single: the number of splits of the input is 1, but must be 2, one for "
+            "each rank");
   EXPECT_EQ(error_of([&] { group.issue({.collective = Collective::barrier, .lists = true}); }),
             "barrier does not take lists of tensors");
 }

@@ -29,15 +29,6 @@ using test::run_ranks;
 
 using Inputs = std::vector<Bytes>;  // of all ranks
 
-/// Returns small numbers: NCCL and its stand-in need not average others, or keep a NaN.
-Inputs inputs_of(Rank size, std::size_t count, DType dtype) {
-  Inputs inputs;
-  for (Rank rank = 0; rank < size; ++rank) {
-    inputs.push_back(matrix::random_elements(dtype, count, matrix::Values::small, 1, rank));
-  }
-  return inputs;
-}
-
 /// Returns `count` elements of each input, which begin at `first`.
 Inputs parts_of(const Inputs& inputs, std::size_t first, std::size_t count, DType dtype) {
   Inputs parts;
@@ -80,7 +71,7 @@ constexpr std::size_t kCount = 1021;
 TEST_P(NcclOperations, ReduceEveryTypeByEveryOperationThatNcclHas) {
   const Groups groups = open_groups(size(), over_nccl());
   for_each_type([&](DType dtype) {
-    const Inputs inputs = inputs_of(size(), kCount, dtype);
+    const Inputs inputs = matrix::small_inputs(size(), kCount, dtype);
     for (std::size_t kind = 0; kind < kReduceOps; ++kind) {
       const ReduceOp op(static_cast<ReduceOp::Kind>(kind));
       if (!combines(op, dtype)) continue;
@@ -114,7 +105,7 @@ TEST_P(NcclOperations, ReduceAndScatterPartsAndLists) {
   const Groups groups = open_groups(size(), over_nccl());
   for_each_type([&](DType dtype) {
     if (dtype == DType::int16) return;
-    const Inputs inputs = inputs_of(size(), kCount * size(), dtype);
+    const Inputs inputs = matrix::small_inputs(size(), kCount * size(), dtype);
     run_ranks(size(), [&](Rank rank) {
       const Inputs parts = parts_of(inputs, rank * kCount, kCount, dtype);
       Bytes input = inputs[rank];
@@ -144,7 +135,7 @@ TEST_P(NcclOperations, ReduceAndScatterPartsAndLists) {
 TEST_P(NcclOperations, MoveEveryType) {
   const Groups groups = open_groups(size(), over_nccl());
   for_each_type([&](DType dtype) {
-    const Inputs inputs = inputs_of(size(), kCount, dtype);
+    const Inputs inputs = matrix::small_inputs(size(), kCount, dtype);
     Bytes all;
     for (const Bytes& one : inputs) all.insert(all.end(), one.begin(), one.end());
     run_ranks(size(), [&](Rank rank) {
