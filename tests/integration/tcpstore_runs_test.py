@@ -249,7 +249,7 @@ class Launches(unittest.TestCase):
             joined = 1
         self.assertEqual(3, agent.add(b"init/", 0))
         # Without a pid, the log cannot say more.
-        self.assertIn("is reopened, or a rank restarted alone", self.daemon.errors())
+        self.assertIn("it reopens its process group, or a rank restarted alone", self.daemon.errors())
         self.assertNotIn("level=warning", self.daemon.errors())
 
     def test_a_process_may_set_its_key_again(self):
