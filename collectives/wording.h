@@ -60,8 +60,7 @@ inline std::string described(const std::vector<MissingRank>& missing) {
   for (const MissingRank& one : missing) {
     ranks.push_back(one.rank);
     if (one.host.empty() || ranks.size() > kProcesses) continue;
-    processes += format("{}rank {} on {} ({})", processes.empty() ? "" : ", ", one.rank, one.host,
-                        pid_text(one.pid));
+    processes += (processes.empty() ? "" : ", ") + rank_text(one.rank, one.host, one.pid);
   }
   if (processes.empty()) return named(ranks);
   if (ranks.size() == 1) return processes;

@@ -89,8 +89,8 @@ asio::awaitable<std::vector<core::RunReport>> ServerOperations::runs_of(const st
   }
   const Result<const core::Endpoints*> endpoints = of_.host.directory().endpoints();
   for (core::RunReport& run : all) {
-    if (!endpoints || run.details.world_size) continue;
-    run.details.world_size = (*endpoints)->world_size(job, run.plain ? "" : run.job.run);
+    if (!endpoints || run.view.world_size) continue;
+    run.view.world_size = (*endpoints)->world_size(job, run.plain ? "" : run.job.run);
   }
   co_return all;
 }
@@ -169,6 +169,7 @@ asio::awaitable<std::string> ServerOperations::metrics_text() {
   std::map<std::string, core::JobStats> by_name;  // job name -> sum over all runs of the job
   for (const core::JobReport& report : reports) add(by_name[report.name], report.stats);
   for (const auto& [name, stats] : by_name) of_.metrics.job_stats(name, stats);
+  of_.metrics.diagnoses(reports);
   const auto owned = std::ranges::count_if(reports, [](const core::JobReport& report) {
     return !core::is_volatile_number(report.number);
   });

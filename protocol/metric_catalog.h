@@ -90,6 +90,11 @@ inline constexpr Info kMembersMissing{
     "Members of the newest generations that are lost or have left, and were not replaced"};
 inline constexpr Info kGenerations{"c10dd_generations_total", Kind::counter, "train_job,outcome",
                                    "Generations of groups that have formed or ended"};
+inline constexpr Info kDiagnosis{"c10dd_job_diagnosis_timestamp_seconds", Kind::gauge,
+                                 "train_job,state,kind,sentence",
+                                 "Unix time when a job that does not go on began to wait; the "
+                                 "sentence says why. Jobs that go on "
+                                 "have no series"};
 inline constexpr Info kReplayedReplies{
     "c10dd_replayed_replies_total", Kind::counter, "",
     "Repeated requests answered from their stored reply instead of being applied again"};
@@ -175,6 +180,7 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kMembers,
                                     kMembersMissing,
                                     kGenerations,
+                                    kDiagnosis,
                                     kReplayedReplies,
                                     kBarriersPending,
                                     kBarrierSpread,

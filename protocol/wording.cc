@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "protocol/format.h"
-#include "protocol/limits.h"
 #include "protocol/utf8.h"
 
 namespace c10dd {
@@ -13,6 +12,8 @@ namespace {
 
 constexpr std::size_t kKeysNamed = 8;
 constexpr std::size_t kKeyTextBytes = 80;
+constexpr std::size_t kHostsNamed = 3;   // with one another
+constexpr std::size_t kRangesNamed = 8;  // of ranks that are named together
 
 bool is_of_plain_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -47,15 +48,21 @@ std::string word_or_quoted(std::string_view name) {
   return plain ? std::string(name) : quoted_text(name);
 }
 
-std::string pid_text(std::uint64_t pid) {
-  return pid == 0 ? "pid not known" : format("pid {}", pid);
+std::string process_text(std::string_view host, std::uint64_t pid) {
+  std::string text = printable_name(host);
+  return pid == 0 ? text : text + format(" (pid {})", pid);
 }
 
-std::string fold(std::span<const Rank> ranks) {
+std::string rank_text(Rank rank, std::string_view host, std::uint64_t pid) {
+  return host.empty() ? format("rank {}", rank)
+                      : format("rank {} on {}", rank, process_text(host, pid));
+}
+
+std::string fold(std::span<const Rank> ranks, std::size_t most) {
   std::string text = "[";
   std::size_t ranges = 0;
   for (std::size_t i = 0; i < ranks.size(); ++ranges) {
-    if (ranges == limits::kMissingNamed) {
+    if (ranges == most) {
       text += ",...";
       break;
     }
@@ -83,6 +90,41 @@ std::string human(Duration duration) {
   return text;
 }
 
+std::string name_of_ranks(std::span<const RankFacts* const> ranks, bool hosts) {
+  std::vector<Rank> known;
+  std::vector<std::string_view> on;
+  std::size_t unknown = 0;
+  for (const RankFacts* one : ranks) {
+    if (one->rank) known.push_back(*one->rank);
+    if (!one->rank) ++unknown;
+    if (hosts && !one->host.empty() && (on.empty() || on.back() != one->host)) {
+      on.push_back(one->host);
+    }
+  }
+  std::ranges::sort(known);
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  std::ranges::sort(on);
+  on.erase(std::unique(on.begin(), on.end()), on.end());
+  std::string text;
+  if (!known.empty()) {
+    text =
+        known.size() == 1 ? format("rank {}", known.front()) : "ranks " + fold(known, kRangesNamed);
+  }
+  if (unknown > 0) {
+    text += text.empty() ? "" : " and ";
+    text += unknown == 1 ? std::string("a process") : format("{} processes", unknown);
+  }
+  const std::size_t shown = std::min(on.size(), kHostsNamed);
+  for (std::size_t i = 0; i < shown; ++i) {
+    text += (i == 0 ? " on " : ", ") + printable_name(on[i]);
+  }
+  if (on.size() > shown) {
+    text += format(" and {} more host{}", on.size() - shown, on.size() - shown == 1 ? "" : "s");
+  }
+  const bool with_pid = hosts && ranks.size() == 1 && ranks.front()->pid != 0;
+  return with_pid ? text + format(" (pid {})", ranks.front()->pid) : text;
+}
+
 std::string sentence(const MissingRank& missing) {
   using Cause = MissingRank::Cause;
   const std::string rank = format("rank {}", missing.rank);
@@ -90,9 +132,7 @@ std::string sentence(const MissingRank& missing) {
   if (missing.cause == Cause::absent && missing.host.empty()) {
     return rank + " has arrived, but has not reconnected since the daemon loaded the job";
   }
-  const std::string who =
-      format("{} on host {} ({})", rank, printable(missing.host, limits::kNameBytes),
-             pid_text(missing.pid));
+  const std::string who = rank_text(missing.rank, missing.host, missing.pid);
   const std::string doing = printable(missing.doing, limits::kReasonBytes);
   if (missing.cause == Cause::dead) return who + " is gone: " + doing;
   if (missing.cause == Cause::left) return who + " has left: " + doing;

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "protocol/error.h"
+#include "protocol/limits.h"
 #include "protocol/types.h"
+#include "protocol/wait_for.h"
 
 namespace c10dd {
 
@@ -27,14 +29,22 @@ std::string quoted_text(std::string_view text);
 /// "._:/@+-[],", otherwise (or if it is empty) as quoted_text() does.
 std::string word_or_quoted(std::string_view name);
 
-/// Returns "pid 7", or "pid not known" for 0: some clients do not say it.
-std::string pid_text(std::uint64_t pid);
+/// Names a process: "node9 (pid 4711)", or "node9" if its pid is 0, because some clients do not say
+/// it.
+std::string process_text(std::string_view host, std::uint64_t pid);
+/// Names a rank: "rank 17 on node9 (pid 4711)", or "rank 17" if its host is not known.
+std::string rank_text(Rank rank, std::string_view host, std::uint64_t pid);
 
-/// Formats ascending ranks as a list of ranges, such as "[17,512-519]". Writes at most
-/// limits::kMissingNamed ranges; ",..." stands for the others.
-std::string fold(std::span<const Rank> ranks);
+/// Formats ascending ranks as a list of ranges, such as "[17,512-519]". Writes at most `most`
+/// ranges; ",..." stands for the others.
+std::string fold(std::span<const Rank> ranks, std::size_t most = limits::kMissingNamed);
 
-/// Returns for example "rank 3 on host host-b (pid 12) is disconnected, last heard 2.1 s ago".
+/// Names ranks, or processes whose rank is not known: "rank 17 on node9 (pid 4711)",
+/// "ranks [16-23] on node2, node3" or "2 processes on node9". Leaves the hosts and pids out unless
+/// `hosts` is set.
+std::string name_of_ranks(std::span<const RankFacts* const> ranks, bool hosts = true);
+
+/// Returns for example "rank 3 on host-b (pid 12) is disconnected, last heard 2.1 s ago".
 std::string sentence(const MissingRank& missing);
 
 /// Returns a timed_out failure that names the first missing keys. The request had `asked` keys.

@@ -86,7 +86,7 @@ EVENT_SENTENCE = r"(?:Events of the log:|[Tt]hese events need an operator:|These
 COMPLETE = [
     ("docs/daemon.md", "route", lambda files: {path for _, path in lists.routes(files)},
      lambda path: re.sub(r"\\\{\w+\\\}", "[A-Z]+", re.escape(path)) + r"(?![\w/])"),
-    ("README.md", "page", lambda files: {path for path in files if fnmatch(path, "docs/*.md")},
+    ("README.md", "page", lambda files: {path for path in files if re.fullmatch(r"docs/[^/]+\.md", path)},
      lambda path: r"\]\(" + re.escape(path) + r"\)"),
     ("docs/sdk.md", "variable", lists.launcher_variables, lambda name: f"`{name}`"),
 ]

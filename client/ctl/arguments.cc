@@ -28,6 +28,7 @@ struct Words {
   std::string run;
   std::string world_size = "0";
   std::optional<std::string> idle;
+  bool watch = false;
   bool help = false;
   bool version = false;
 };
@@ -64,8 +65,14 @@ const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands = {
       {"status", {}, "show whether each daemon is ready, its engine and its durability"},
       {"daemons", {}, "list the daemons that share an engine, and how many runs each owns"},
-      {"jobs", {}, "list all jobs with their owners, keys, sessions and blocked requests"},
+      {"jobs", {}, "list all jobs, stuck ones first, with their owners, sessions and diagnoses"},
       {"job", {"NAME"}, "show the runs of a job: which ranks have joined, and what they wait for"},
+      {"diagnose",
+       {"NAME"},
+       "say who holds a job up, and why; exit with 1 if it waits, with 2 if it is stuck",
+       {{"--run", "RUN", "show only this run; default all runs of the job", &Words::run},
+        {"--watch", "", "print a line for each change until a signal ends c10ddctl",
+         &Words::watch}}},
       {"move",
        {"NAME", "HOST:PORT"},
        "move a job to another daemon; must run on the machine of a daemon"},
@@ -320,6 +327,7 @@ Result<Parsed> parse(const std::vector<std::string>& words,
   }
   out.endpoint = given.endpoint;
   out.run = given.run;
+  out.watch = given.watch;
   auto daemons = find_daemons(given.daemon, environment);
   if (!daemons) return daemons.error();
   out.daemons = std::move(*daemons);

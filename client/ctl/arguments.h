@@ -23,9 +23,10 @@ struct Arguments {
   std::vector<std::string> operands;  ///< as many as the command needs
   /// Of rm: removes all jobs that nobody has used for so long.
   std::optional<Duration> idle = {};
+  bool watch = false;    ///< of diagnose
+  std::string run = {};  ///< of diagnose, where empty means all runs, and of lease
   // of lease
   std::string endpoint = "main";
-  std::string run = {};
   std::uint32_t world_size = 0;
 };
 

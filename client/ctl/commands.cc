@@ -4,14 +4,16 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
 #include <sstream>
 
 #include "client/client.h"
+#include "client/ctl/diagnose.h"
+#include "client/ctl/page.h"
 #include "client/ctl/request.h"
 #include "client/ctl/table.h"
 #include "client/errors.h"
@@ -19,114 +21,15 @@
 #include "protocol/format.h"
 #include "protocol/json_text.h"
 #include "protocol/utf8.h"
-#include "protocol/wording.h"
 
 namespace c10dd::ctl {
 namespace {
 
 namespace json = boost::json;
 
-/// Returns a member of an object as text for a cell; empty if it is missing or null.
-std::string cell(const json::value& of, std::string_view pointer) {
-  boost::system::error_code none;
-  const json::value* const found = of.find_pointer(pointer, none);
-  if (found == nullptr || found->is_null()) return {};
-  if (const auto* const text = found->if_string()) return std::string(*text);
-  if (found->is_bool()) return found->as_bool() ? "yes" : "no";
-  return c10dd::json::text_of(*found);
-}
-
-/// Returns a member of an object; nothing if it is missing or no number.
-std::optional<double> number_in(const json::value& of, std::string_view pointer) {
-  boost::system::error_code none;
-  const json::value* const found = of.find_pointer(pointer, none);
-  if (found == nullptr || !found->is_number()) return std::nullopt;
-  return found->to_number<double>();
-}
-
 std::string first_address(const json::value& of, std::string_view pointer) {
   return cell(of, std::string(pointer) + "/0");
 }
-
-const json::array& list_in(const json::value& page, std::string_view name) {
-  static const json::array none;
-  boost::system::error_code failed;
-  const json::value* const found = page.find_pointer("/" + std::string(name), failed);
-  return found != nullptr && found->is_array() ? found->get_array() : none;
-}
-
-/// The exit code for a reply that is not a success.
-int code_of(int status) {
-  if (status == 403) return exit_code::kNoPermission;
-  const bool temporary = status == 409 || (status >= 500 && status != 501);
-  return temporary ? exit_code::kTryAgain : exit_code::kUsage;
-}
-
-Outcome refused(const Reply& reply) {
-  boost::system::error_code failed;
-  const json::value body = json::parse(reply.body, failed);
-  const std::string detail = failed ? "" : cell(body, "/error/detail");
-  return {code_of(reply.status), "",
-          detail.empty() ? format("HTTP status {}: {}", reply.status, reply.body) : detail};
-}
-
-Outcome unreachable(const Failure& why) {
-  const bool sent = why.code == Code::timed_out;
-  return {sent ? exit_code::kTryAgain : exit_code::kUnreachable, "", why.detail};
-}
-
-/// The reply of the first daemon that answers, or why none does.
-struct FirstReply {
-  std::optional<Reply> reply;
-  std::string daemon;  ///< its address
-  Outcome failed;      ///< without a reply
-};
-
-/// Asks one daemon after the other until one replies. A request that changes something is not sent
-/// to a second one if the first may have received it.
-FirstReply ask_any(const Arguments& of, const Request& request) {
-  FirstReply first;
-  for (const client::HostPort& daemon : of.daemons) {
-    Result<Reply> reply = ask(daemon, request, of.timeout);
-    if (reply) {
-      first.reply = std::move(*reply);
-      first.daemon = daemon.text();
-      return first;
-    }
-    const std::string before = first.failed.error.empty() ? "" : first.failed.error + "\n";
-    first.failed = unreachable(reply.error());
-    first.failed.error = before + first.failed.error;
-    if (reply.error().code == Code::timed_out && request.method != "GET") break;
-  }
-  return first;
-}
-
-/// A page in JSON, or why there is none.
-struct Page {
-  std::optional<json::value> body;  ///< an object
-  Outcome failed;                   ///< without a body
-};
-
-Page page_of(const FirstReply& first) {
-  if (!first.reply) return {{}, first.failed};
-  if (first.reply->status != 200) return {{}, refused(*first.reply)};
-  boost::system::error_code failed;
-  json::value body = json::parse(first.reply->body, failed);
-  if (!failed && body.is_object()) return {std::move(body), {}};
-  return {{},
-          {exit_code::kUnreachable, "",
-           format("the server at {} is not a c10dd daemon: {}; check the address", first.daemon,
-                  failed ? failed.message() : "its reply is not a JSON object")}};
-}
-
-Outcome shown(const Arguments& of, const json::value& page, const Table& table) {
-  Outcome outcome{0, of.json ? c10dd::json::text_of(page) + "\n" : table.text(), {}};
-  const std::string problem = cell(page, "/problem");
-  if (!problem.empty()) outcome = {exit_code::kTryAgain, outcome.output, problem};
-  return outcome;
-}
-
-// ---- commands ----------------------------------------------------------------------------------
 
 /// Returns the page /readyz as JSON.
 json::object readiness(const client::HostPort& daemon, const Reply& reply) {
@@ -242,16 +145,29 @@ AllRuns all_runs(const Arguments& of) {
   return all;
 }
 
+/// Takes the runs out, those that do not go on first, otherwise by job and run.
+std::vector<std::pair<json::value, RunDiagnosis>> worst_first(AllRuns& all) {
+  std::vector<std::pair<json::value, RunDiagnosis>> rows;
+  for (auto& [name, run] : all.runs) {
+    RunDiagnosis diagnosis = diagnosis_of(run);
+    rows.emplace_back(std::move(run), std::move(diagnosis));
+  }
+  std::ranges::stable_sort(rows, is_worse, &std::pair<json::value, RunDiagnosis>::second);
+  return rows;
+}
+
 Outcome jobs(const Arguments& of) {
   AllRuns all = all_runs(of);
   Page& page = all.page;
   if (!page.body) return page.failed;
-  Table table({"JOB", "RUN", "OWNER", "EPOCH", "KEYS", "BYTES", "QUEUED", "SESSIONS", "BLOCKED"});
+  Table table({"JOB", "RUN", "OWNER", "EPOCH", "KEYS", "BYTES", "QUEUED", "SESSIONS", "BLOCKED",
+               "STATE", "DIAGNOSIS"});
   json::array list;
-  for (auto& [name, run] : all.runs) {
+  for (auto& [run, diagnosis] : worst_first(all)) {
     table.add({cell(run, "/job"), cell(run, "/run"), first_address(run, "/owner/addresses"),
                cell(run, "/owner/epoch"), cell(run, "/keys"), cell(run, "/bytes"),
-               cell(run, "/queue_items"), cell(run, "/sessions"), cell(run, "/waiters")});
+               cell(run, "/queue_items"), cell(run, "/sessions"), cell(run, "/waiters"),
+               state_word(diagnosis), diagnosis.sentence});
     list.push_back(std::move(run));
   }
   page.body->as_object()["jobs"] = std::move(list);
@@ -369,8 +285,15 @@ Outcome lease(const Arguments& of) {
 
 Outcome run(const Arguments& arguments) {
   static const std::map<std::string, std::function<Outcome(const Arguments&)>> commands = {
-      {"status", status}, {"daemons", daemons}, {"jobs", jobs},  {"job", job},
-      {"move", move},     {"rm", remove},       {"lease", lease}};
+      {"status", status},
+      {"daemons", daemons},
+      {"jobs", jobs},
+      {"job", job},
+      {"move", move},
+      {"rm", remove},
+      {"lease", lease},
+      {"diagnose",
+       [](const Arguments& of) { return diagnose(of, std::chrono::system_clock::now()); }}};
   Outcome outcome = commands.at(arguments.command)(arguments);
   outcome.output = printable_lines(outcome.output);
   outcome.error = printable_lines(outcome.error);

@@ -76,9 +76,9 @@ std::unique_ptr<::gloo::transport::UnboundBuffer> Transport::createUnboundBuffer
 void Transport::watch(std::vector<ProcessAddress> processes) {
   processes_ = std::move(processes);
   const MissingRank self = missing_peer(static_cast<Rank>(rank), kLost, "");
-  exit_message_.detail = format(
-      "rank {}{} closed its process group: its program ended or failed; see the end of its log",
-      rank, self.host.empty() ? "" : format(" on {} ({})", self.host, pid_text(self.pid)));
+  exit_message_.detail =
+      format("{} closed its process group: its program ended or failed; see the end of its log",
+             rank_text(static_cast<Rank>(rank), self.host, self.pid));
   exit_messages_.listen();
   TimerThread::instance().add(*this);
   watched_ = true;

@@ -17,8 +17,9 @@ struct ListenerSettings {
   std::string host;
   std::uint16_t port = 0;  ///< 0: any free port
   ProtocolSet protocols = ProtocolSet::all();
-  std::string tcpstore_job;  ///< whose state the TCPStore connections see
-  std::string tcpstore_run;  ///< the run that they see; empty: each launch has a run of its own
+  std::string tcpstore_job;      ///< whose state the TCPStore connections see
+  std::uint32_t world_size = 0;  ///< of the launch whose endpoint this is; 0: not known
+  std::string tcpstore_run;      ///< the run that they see; empty: each launch has a run of its own
   /// Who may use TCPStore besides this machine: the protocol has no authentication.
   AddressRanges tcpstore_from;
   tcpstore::LegacyClients legacy = tcpstore::LegacyClients::detect;

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "protocol/diagnosis.h"
 #include "protocol/ops.h"
 #include "protocol/rows.h"
 #include "protocol/types.h"
@@ -142,10 +143,21 @@ struct WaitGivenUp {
   std::string detail = {};
 };
 
+/// The job does not go on, or for another reason than before. `age`: since when.
+struct Diagnosed {
+  Diagnosis diagnosis;
+  Duration age{0};
+};
+/// What the last diagnosis said does not hold any more. `lasted`: since Diagnosis::since.
+struct DiagnosisEnded {
+  Diagnosis::Kind kind;
+  Duration lasted;
+};
+
 namespace detail {
 using AnyEvent = std::variant<WaitEnded, BarrierReleased, ReplyReplayed, CollectivesMeasured,
                               BarrierTimedOut, RankContested, GenerationFormed, GenerationEnded,
-                              MembersStalled, RankRefused, WaitGivenUp>;
+                              MembersStalled, RankRefused, WaitGivenUp, Diagnosed, DiagnosisEnded>;
 }  // namespace detail
 
 /// An event of any kind. Its functions to copy, move and destroy are in effects.cc only.

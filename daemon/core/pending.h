@@ -97,9 +97,16 @@ class Pending {
     for (const auto& [id, waiter] : waiters_) f(waiter);
   }
 
- private:
   using Id = std::uint64_t;
+  /// Calls f(token, IDs of the waiters in order of their arrival) for each token that has waiters,
+  /// in no particular order.
+  template <class F>
+  void for_each_token(F&& f) const {
+    for (const auto& [token, ids] : by_token_) f(token, ids);
+  }
+  const Waiter& at(Id id) const { return waiters_.at(id); }
 
+ private:
   Waiter take(Id id);
   void index(const Bytes& token);
   void unindex(const Bytes& token);

@@ -42,6 +42,7 @@ enum class Planted {
   absence_kept,        ///< fault: a barrier still waits for a session that has ended
   totals_kept,         ///< fault: the totals of an ended session are still kept
   reservation_kept,    ///< fault: an item is still kept for a session that has ended
+  beating_blamed,      ///< fault: a rank counts as silent between two of its heartbeats
   call_kept,           ///< fault: a rank still counts as having published a call that was dropped
 
   // in PlainRuns and VolatileRuns; the stories of launches find these faults (launch_stories.h)

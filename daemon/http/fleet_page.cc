@@ -9,6 +9,7 @@
 #include <chrono>
 #include <map>
 
+#include "daemon/http/diagnosis_json.h"
 #include "daemon/http/endpoint_page.h"
 #include "protocol/format.h"
 #include "protocol/json_text.h"
@@ -95,6 +96,7 @@ std::string json_of(const JobsPage& page) {
                           {"number", std::to_string(of.run.number)},
                           {"owner", owner_json(of)}};
   }
+  const auto now = std::chrono::system_clock::now();
   for (const core::JobReport& job : page.served) {
     boost::json::object& out = all[job.number];
     if (out.empty()) {
@@ -106,6 +108,7 @@ std::string json_of(const JobsPage& page) {
       }
     }
     add_counts(job, out);
+    out["diagnosis"] = diagnosis_json(job, now);
   }
   boost::json::array list;
   for (auto& [number, job] : all) list.push_back(std::move(job));

@@ -11,6 +11,7 @@
 #include <set>
 #include <span>
 
+#include "daemon/http/diagnosis_json.h"
 #include "protocol/format.h"
 #include "protocol/json_text.h"
 #include "protocol/limits.h"
@@ -28,7 +29,7 @@ constexpr std::size_t kProcessesShown = 16;  // of those that wait for one key
 class RunPage {
  public:
   explicit RunPage(const core::RunReport& run)
-      : run_(run), seen_(run.details.ranks), trainers_(!run.plain && run.details.trainers) {
+      : run_(run), seen_(run.view.ranks), trainers_(!run.plain && run.view.trainers) {
     if (!run.plain) return;
     left_ = seen_;
     for (const core::PlainRuns::Rank& rank : run.plain->ranks) {
@@ -48,21 +49,21 @@ class RunPage {
                        (run_.plain ? format("{} joined", run_.plain->joined)
                                    : format("{} session{}", run_.job.stats.sessions,
                                             run_.job.stats.sessions == 1 ? "" : "s"));
-    text += run_.details.world_size ? format(" of {}", *run_.details.world_size)
-                                    : std::string(run_.plain ? ", world size not known" : "");
+    text += run_.view.world_size ? format(" of {}", *run_.view.world_size)
+                                 : std::string(run_.plain ? ", world size not known" : "");
     if (!seen_.empty()) text += "; ranks seen: " + fold_set(seen_);
     if (const auto ranks = missing()) {
       text += "; ranks missing: " + (ranks->empty() ? "none" : fold(*ranks));
     }
     if (!left_.empty()) text += "; ranks that have left: " + fold_set(left_);
-    for (const core::KeyWait& wait : run_.details.waits) text += "; " + sentence(wait);
-    if (run_.details.more_waits > 0) {
-      text += format("; {} more keys are awaited", run_.details.more_waits);
+    for (const core::KeyWait& wait : run_.view.waits) text += "; " + sentence(wait);
+    if (run_.view.more_waits > 0) {
+      text += format("; {} more keys are awaited", run_.view.more_waits);
     }
-    for (const core::UnfinishedBarrier& one : run_.details.barriers) {
+    for (const core::UnfinishedBarrier& one : run_.view.barriers) {
       text += format("; {}: {}", one.name, one.missing);
     }
-    if (!run_.details.differing.empty()) text += "; " + world_sizes();
+    if (!run_.view.differing.empty()) text += "; " + world_sizes();
     if (run_.plain && !run_.plain->refused.empty()) text += "; " + run_.plain->refused;
     return text;
   }
@@ -73,8 +74,8 @@ class RunPage {
         {"run", shown(job.run)},        {"number", std::to_string(job.number)},
         {"keys", job.stats.keys},       {"sessions", job.stats.sessions},
         {"waiters", job.stats.waiters}, {"summary", summary()}};
-    out["world_size"] = run_.details.world_size ? boost::json::value(*run_.details.world_size)
-                                                : boost::json::value(nullptr);
+    out["world_size"] = run_.view.world_size ? boost::json::value(*run_.view.world_size)
+                                             : boost::json::value(nullptr);
     if (run_.plain) {
       out["connections"] = run_.plain->connections;
       out["joined"] = run_.plain->joined;
@@ -85,16 +86,16 @@ class RunPage {
         absent ? boost::json::value(boost::json::array(absent->begin(), absent->end())) : nullptr;
     out["left"] = boost::json::array(left_.begin(), left_.end());
     boost::json::array sizes;
-    for (const auto& [size, told] : run_.details.differing) {
+    for (const auto& [size, told] : run_.view.differing) {
       sizes.push_back(
           {{"world_size", size}, {"ranks", boost::json::array(told.begin(), told.end())}});
     }
     out["world_sizes"] = std::move(sizes);
     boost::json::array waits;
-    for (const core::KeyWait& wait : run_.details.waits) waits.push_back(json_of(wait));
+    for (const core::KeyWait& wait : run_.view.waits) waits.push_back(json_of(wait));
     out["waits"] = std::move(waits);
     boost::json::array barriers;
-    for (const core::UnfinishedBarrier& one : run_.details.barriers) {
+    for (const core::UnfinishedBarrier& one : run_.view.barriers) {
       barriers.push_back({{"name", one.name},
                           {"world_size", one.world_size},
                           {"seconds", seconds_of(one.waiting)},
@@ -102,6 +103,7 @@ class RunPage {
                           {"detail", one.missing}});
     }
     out["barriers"] = std::move(barriers);
+    out["diagnosis"] = diagnosis_json(job, std::chrono::system_clock::now());
     return out;
   }
 
@@ -112,8 +114,8 @@ class RunPage {
   std::string world_sizes() const {
     if (run_.plain && !run_.plain->differing.empty()) return run_.plain->differing;
     std::string text = "the ranks report different world sizes: ";
-    for (const auto& [size, told] : run_.details.differing) {
-      const bool first = size == run_.details.differing.begin()->first;
+    for (const auto& [size, told] : run_.view.differing) {
+      const bool first = size == run_.view.differing.begin()->first;
       text += format("{}{} by ranks {}", first ? "" : "; ", size, fold_set(told));
     }
     return text + "; start all ranks with the same world size";
@@ -126,9 +128,8 @@ class RunPage {
   /// Returns the ranks that have not come. Returns nothing if the number of ranks is not known, or
   /// only agents have come, whose ranks are those of nodes.
   std::optional<std::vector<Rank>> missing() const {
-    if (!trainers_ || !run_.details.world_size) return std::nullopt;
-    const std::uint64_t size =
-        std::min<std::uint64_t>(*run_.details.world_size, limits::kWorldSize);
+    if (!trainers_ || !run_.view.world_size) return std::nullopt;
+    const std::uint64_t size = std::min<std::uint64_t>(*run_.view.world_size, limits::kWorldSize);
     std::vector<Rank> ranks;
     for (Rank rank = 0; rank < size; ++rank) {
       if (!seen_.contains(rank)) ranks.push_back(rank);
@@ -243,7 +244,9 @@ void add_runs(const std::string& page, boost::json::array& runs) {
 
 std::string text_of(const JobPage& page) {
   std::string text;
-  for (const core::RunReport& run : page.runs) text += RunPage(run).summary() + "\n";
+  for (const core::RunReport& run : page.runs) {
+    text += diagnosis_line(run.job) + RunPage(run).summary() + "\n";
+  }
   for (const std::string& more : page.elsewhere) text += more;
   return text;
 }

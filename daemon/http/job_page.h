@@ -19,7 +19,8 @@ struct JobPage {
 };
 
 /// Returns one line for each run, such as "plain-7: 3 joined; ranks seen: [0-2]; 2 requests wait
-/// for /default_pg/0//cpu//0/3, of rank 3, not seen".
+/// for /default_pg/0//cpu//0/3, of rank 3, not seen". If a run does not go on, a line with its
+/// diagnosis stands before it.
 std::string text_of(const JobPage& page);
 
 /// Returns the page in JSON.

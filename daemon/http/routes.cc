@@ -5,6 +5,7 @@
 #include "daemon/http/routes.h"
 
 #include <algorithm>
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <charconv>
@@ -81,11 +82,19 @@ HttpReply job(const HttpRequest& request, const ServerFacts& facts) {
       why.retry_after = std::chrono::seconds(1);
       return http_error(why);
     }
-    return http_error(
-        404, Code::not_found,
-        format("job \"{}\" has no loaded run; GET /v1/jobs lists the loaded jobs; {}",
-               printable(*name, limits::kNameBytes),
-               how_to_begin(printable(*name, limits::kNameBytes), facts.page.trainers)));
+    const std::string shown = printable_name(*name);
+    const std::string begin = how_to_begin(shown, facts.page.trainers);
+    if (facts.page.trainers.empty()) {
+      return http_error(
+          404, Code::not_found,
+          format("job \"{}\" has no loaded run; GET /v1/jobs lists the loaded jobs; {}", shown,
+                 begin));
+    }
+    const std::string note = format("job \"{}\" waits for its first rank; {}", shown, begin);
+    if (request.accept.starts_with("text/")) return {200, kText, note + "\n"};
+    const boost::json::value body = {
+        {"job", shown}, {"runs", boost::json::array()}, {"note", note}};
+    return {200, kJson, json::text_of(body) + "\n"};
   }
   if (request.accept.starts_with("text/")) return {200, kText, text_of(facts.page)};
   return {200, kJson, json_of(facts.page)};

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 
+#include "daemon/metrics/job_diagnoses.h"
 #include "daemon/metrics/job_metrics.h"
 #include "daemon/metrics/metric_family.h"
 #include "daemon/metrics/process_usage.h"
@@ -150,6 +151,7 @@ class Metrics::Impl {
 
   std::mutex job_mutex;
   JobMetrics by_job{registry};
+  JobDiagnoses diagnoses{registry};
 };
 
 Metrics::Impl::Impl(const MetricsInfo& info) : engine_(info.engine), version_(info.version) {
@@ -252,6 +254,11 @@ void Metrics::event(const std::string& train_job, const core::Event& event) {
 void Metrics::job_stats(const std::string& train_job, const core::JobStats& stats) {
   const std::lock_guard lock(impl_->job_mutex);
   impl_->by_job.stats(train_job, stats);
+}
+
+void Metrics::diagnoses(std::span<const core::JobReport> runs) {
+  const std::lock_guard lock(impl_->job_mutex);
+  impl_->diagnoses.set(runs, std::chrono::system_clock::now().time_since_epoch());
 }
 
 void Metrics::endpoints(std::size_t leased) { impl_->endpoints.Set(static_cast<double>(leased)); }

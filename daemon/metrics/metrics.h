@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,10 @@
 #include "daemon/core/job/job_stats.h"
 #include "protocol/metric_catalog.h"
 #include "store/engine.h"
+
+namespace c10dd::core {
+struct JobReport;
+}
 
 namespace c10dd::daemon {
 
@@ -66,6 +71,9 @@ class Metrics {
   void event(const std::string& train_job, const core::Event& event);
   /// Sets the gauges of a job. Ignored if the job has no series.
   void job_stats(const std::string& train_job, const core::JobStats& stats);
+  /// Sets the series of the jobs that do not go on, from the reports on all runs, and removes those
+  /// of all other jobs.
+  void diagnoses(std::span<const core::JobReport> runs);
   /// loaded: runs that this daemon serves. owned: those of them that other daemons could serve.
   void jobs(std::size_t loaded, std::size_t owned);
   void endpoints(std::size_t leased);

@@ -30,6 +30,7 @@ ListenerSettings settings_of(const core::Endpoint& endpoint, std::uint16_t port,
   settings.port = port;
   settings.protocols = {Protocol::tcpstore};
   settings.tcpstore_job = endpoint.job;
+  settings.world_size = endpoint.world_size;
   settings.tcpstore_run = endpoint.run;
   return settings;
 }

@@ -264,17 +264,21 @@ asio::ip::address PlainStream::address() const {
   return unmapped((client() ? *client() : remote(failed)).address());
 }
 
-/// Each option bounds how long a peer may be unreachable: the number of probes while the connection
-/// is idle, TCP_USER_TIMEOUT while sent data is not acknowledged.
+/// TCP_USER_TIMEOUT bounds how long a peer may be unreachable, whether the connection is idle or
+/// not. The number of probes bounds it in the same way where TCP_USER_TIMEOUT cannot be set. The
+/// probes are as frequent as answers() needs.
 void PlainStream::outlive_outages() {
   const int fd = socket_;
   const auto set = [fd](int name, int value) {
     ::setsockopt(fd, IPPROTO_TCP, name, &value, sizeof value);
   };
-  set(TCP_KEEPIDLE, 10);
-  set(TCP_KEEPINTVL, 10);
-  set(TCP_KEEPCNT, 60);
+  set(TCP_KEEPIDLE, 5);
+  set(TCP_KEEPINTVL, 5);
+  set(TCP_KEEPCNT, 121);
   set(TCP_USER_TIMEOUT, 600'000);
 }
+
+/// The peer of a connection that another daemon passes on is that daemon, not the client.
+PeerSigns PlainStream::peer_signs() const { return client() ? PeerSigns() : signs_of(socket_); }
 
 }  // namespace c10dd::daemon

@@ -33,6 +33,7 @@ class PlainStream final : public Stream, private SocketPoll::Watcher {
   asio::ip::address address() const override;
   int socket() const override { return socket_; }
   void outlive_outages() override;
+  PeerSigns peer_signs() const override;
 
  private:
   PlainStream(asio::io_context& loop, int socket, Ticket ticket);

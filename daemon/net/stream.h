@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "daemon/net/admission.h"
+#include "daemon/net/peer_signs.h"
 
 namespace c10dd::daemon {
 
@@ -89,8 +90,12 @@ class Stream {
   bool is_local() const { return address().is_loopback(); }
 
   /// Lets the connection outlive an outage of the network of ten minutes. A peer that was started
-  /// anew meanwhile is still noticed within about ten seconds after the outage.
+  /// anew meanwhile is still noticed within about five seconds after the outage.
   virtual void outlive_outages() = 0;
+
+  /// Returns what shows whether the peer's host answers, see answers(); by default it does. Call
+  /// outlive_outages() first: it lets the kernel ask an idle peer often enough.
+  virtual PeerSigns peer_signs() const { return {}; }
 
   /// Reads bytes of the head. If the head is empty, reads as read_next() does.
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer into, ErrorCode& failed);

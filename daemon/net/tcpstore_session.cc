@@ -11,6 +11,7 @@
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/job/job.h"
 #include "daemon/metrics/metrics.h"
+#include "daemon/net/answer_watch.h"
 #include "daemon/net/framed_session.h"
 #include "daemon/shard/shard.h"
 #include "protocol/limits.h"
@@ -28,6 +29,7 @@ SessionId random_session() { return {random_number(), random_number()}; }
 class TcpStoreSession final : public core::ReplySink,
                               public FramedSession,
                               private tcpstore::RequestSink,
+                              private AnswerWatch::Watched,
                               public std::enable_shared_from_this<TcpStoreSession> {
  public:
   TcpStoreSession(std::shared_ptr<Stream> stream, TcpStoreConnection connection, Shard& shard)
@@ -51,12 +53,17 @@ class TcpStoreSession final : public core::ReplySink,
     return attachment_ && !asking_ && !dialogue_.is_paused() && !context().draining;
   }
   void drained() override { read_on_soon(); }
-  void ending() override { timer_.cancel(); }
+  void ending() override {
+    timer_.cancel();
+    AnswerWatch::of(shard().loop()).remove(*this);
+  }
   void leave_jobs() override;
   bool submit(std::uint64_t sequence, const Request& request) override;
+  void look_at_peer() override;
 
   void opened(const core::JobRef& job, const core::AttachmentRef& attachment);
   bool must_ask(std::string_view in);
+  void note_whether_peer_answers(bool answers);
   void settle_later();
   void read_on_soon();
   void refuse(const Failure& reason);
@@ -68,6 +75,8 @@ class TcpStoreSession final : public core::ReplySink,
   core::AttachmentRef attachment_;  ///< null before the session is open
   bool asking_ = false;             ///< whether the next message may be taken
   bool asked_ = false;              ///< the next message may be taken
+  bool peer_answers_ = true;        ///< as the job knows it
+  core::SteadyTime look_again_;     ///< before, the peer cannot count as silent
   asio::steady_timer timer_;
 };
 
@@ -81,6 +90,9 @@ void TcpStoreSession::start() {
   hello.pid = connection_.client.pid;
   hello.fleeting = true;
   hello.c10d = true;
+  if (const std::uint32_t size = connection_.listener->settings.world_size) {
+    hello.labels["world_size"] = std::to_string(size);
+  }
   const auto on_open = [self = shared_from_this()](const core::JobRef& job,
                                                    const core::AttachmentRef& attachment) {
     self->opened(job, attachment);
@@ -104,7 +116,22 @@ void TcpStoreSession::opened(const core::JobRef& job, const core::AttachmentRef&
           if (const auto self = weak.lock()) self->refuse(reason);
         });
       });
+  if (!stream().is_local()) AnswerWatch::of(shard().loop()).add(*this);
   go_on_soon();
+}
+
+void TcpStoreSession::look_at_peer() {
+  const core::SteadyTime now = shard().loop().now();
+  if (now < look_again_) return;
+  const PeerSigns signs = stream().peer_signs();
+  look_again_ = now + answers_for(signs);
+  note_whether_peer_answers(answers(signs));
+}
+
+/// Tells the job of a change only.
+void TcpStoreSession::note_whether_peer_answers(bool answers) {
+  if (std::exchange(peer_answers_, answers) == answers) return;
+  host().answers(job_, connection_.client.connection, answers);
 }
 
 // ---- messages ----------------------------------------------------------------------------------
@@ -124,6 +151,7 @@ FramedSession::Taken TcpStoreSession::take_frame(std::string_view in) {
   if (dialogue_.over()) refuse(*dialogue_.over());
   if (dialogue_.is_ambiguous()) settle_later();
   if (used == 0) return {0, dialogue_.is_paused()};
+  note_whether_peer_answers(true);
   return {used, host().charge(job_, used)};
 }
 

@@ -6,10 +6,29 @@
 #include <utility>
 
 #include "daemon/shard/log_line.h"
+#include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::daemon {
+namespace {
+
+/// Returns the hosts as a list, such as "[node1,node2]". Names at most limits::kMissingNamed hosts;
+/// ",..." stands for the others.
+std::string host_list(const std::vector<std::string>& hosts) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (i > 0) text += ",";
+    if (i == limits::kMissingNamed) {
+      text += "...";
+      break;
+    }
+    text += printable_name(hosts[i]);
+  }
+  return text + "]";
+}
+
+}  // namespace
 
 std::optional<std::uint64_t> LogPace::next(Time now) {
   if (!begin_ || now - *begin_ >= std::chrono::seconds(1)) {
@@ -42,7 +61,33 @@ void EventLog::write(const std::string& job, const std::string& run, const core:
     write_refusal(job, *refused);
   } else if (const auto* wait = std::get_if<core::WaitGivenUp>(&event)) {
     write_given_up(job, run, *wait);
+  } else if (const auto* diagnosed = std::get_if<core::Diagnosed>(&event)) {
+    write_diagnosis(job, run, *diagnosed);
+  } else if (const auto* over = std::get_if<core::DiagnosisEnded>(&event)) {
+    write_end_of_diagnosis(job, run, *over);
   }
+}
+
+void EventLog::write_diagnosis(const std::string& job, const std::string& run,
+                               const core::Diagnosed& diagnosed) {
+  const Diagnosis& is = diagnosed.diagnosis;
+  const auto folded =
+      diagnoses_.next({job, run, is.kind}, is.state, std::chrono::steady_clock::now());
+  if (!folded) return;
+  log_warn(
+      "event=diagnosis job={} run={} state={} kind={} seconds={:.1f} waiting={} ranks={} "
+      "hosts={}{} "
+      "detail={}",
+      job, run, name_of(is.state), name_of(is.kind), seconds_of(diagnosed.age), is.waiting,
+      fold(is.ranks), host_list(is.hosts),
+      OptionalField{"folded", *folded == 0 ? "" : std::to_string(*folded)}, Sentence{is.sentence});
+}
+
+void EventLog::write_end_of_diagnosis(const std::string& job, const std::string& run,
+                                      const core::DiagnosisEnded& ended) {
+  if (!diagnoses_.ended({job, run, ended.kind})) return;
+  log_info("event=diagnosis_over job={} run={} kind={} seconds={:.1f}", job, run,
+           name_of(ended.kind), seconds_of(ended.lasted));
 }
 
 void EventLog::write_given_up(const std::string& job, const std::string& run,

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "daemon/core/effects.h"
+#include "daemon/shard/diagnosis_pace.h"
 #include "daemon/shard/log_line.h"
 #include "protocol/error.h"
 
@@ -42,6 +43,12 @@ class EventLog {
   void write_given_up(const std::string& job, const std::string& run,
                       const core::WaitGivenUp& wait);
 
+  void write_diagnosis(const std::string& job, const std::string& run,
+                       const core::Diagnosed& diagnosed);
+  void write_end_of_diagnosis(const std::string& job, const std::string& run,
+                              const core::DiagnosisEnded& ended);
+
+  DiagnosisPace diagnoses_;
   LogPace refusals_;
   LogPace given_up_;
 };

@@ -3,15 +3,20 @@
 command ends with one of its exit codes and a sentence, and asks the next daemon if it may."""
 import itertools
 import json
+import os
+import signal
 import socket
+import subprocess
 import threading
+import time
 import unittest
 
 from c10ddctl_test import ctl
-from daemon import reserve_port
+from daemon import BIN, reserve_port
+from fleet_test import PATIENCE
 
 COMMANDS = (("status",), ("daemons",), ("jobs",), ("job", "j"), ("move", "j", "127.0.0.1:1"), ("rm", "j"),
-            ("rm", "--idle", "1s"))
+            ("rm", "--idle", "1s"), ("diagnose", "j"))
 CODES = {0, 64, 69, 75, 77}  # not 70, a bug
 
 
@@ -150,6 +155,45 @@ class Fakes(unittest.TestCase):
             code, out, error = ctl("--daemon", fake.address, "rm", "--idle", "1s")
             self.assertEqual((0, "removed j\n"), (code, out), error)
             self.assertEqual(["DELETE /v1/jobs/j HTTP/1.1"], [line for line in fake.asked if line.startswith("DELETE")])
+
+    def watch(self, *words):
+        """A watch of job j. A shell may have started this test with SIGINT ignored."""
+        watch = subprocess.Popen([os.path.join(BIN, "c10ddctl"), *words, "diagnose", "j", "--watch"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        self.addCleanup(watch.communicate)
+        self.addCleanup(watch.kill)
+        return watch
+
+    def test_a_signal_ends_a_watch_with_the_code_of_the_last_reply(self):
+        for (state, code), number in itertools.product((("running", 0), ("waiting", 1), ("stuck", 2)),
+                                                       (signal.SIGINT, signal.SIGTERM)):
+            page = http(json.dumps({"runs": [{"run": "r", "diagnosis": {"state": state, "sentence": "why"}}]}))
+            with Fake(page) as fake:
+                watch = self.watch("--daemon", fake.address)
+                self.assertRegex(watch.stdout.readline(), rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ r: {state}")
+                watch.send_signal(number)
+                self.assertEqual(code, watch.wait(PATIENCE), (state, number))
+
+    def test_a_signal_ends_a_watch_while_the_daemon_is_silent(self):
+        with Fake(None) as fake:
+            watch = self.watch("--daemon", fake.address, "--timeout", "3600")
+            end = time.monotonic() + PATIENCE
+            while not fake.silent:
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
+            watch.send_signal(signal.SIGINT)
+            self.assertEqual(75, watch.wait(PATIENCE))
+
+    def test_a_watch_tells_that_a_daemon_answers_again(self):
+        page = http(json.dumps({"runs": [{"run": "r", "diagnosis": {"state": "stuck", "sentence": "why"}}]}))
+        with Fake(b"", b"", page) as fake:
+            watch = self.watch("--daemon", fake.address)
+            self.assertIn("r: stuck: why", watch.stdout.readline())
+            self.assertIn("did not reply", watch.stderr.readline())
+            self.assertIn("a daemon answers again", watch.stderr.readline())
+            watch.send_signal(signal.SIGTERM)
+            self.assertEqual(2, watch.wait(PATIENCE))
 
 
 if __name__ == "__main__":

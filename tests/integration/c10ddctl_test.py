@@ -179,6 +179,7 @@ class Alone(unittest.TestCase):
             self.assertEqual(64, code)
             self.assertIn("is not shared", error)
             self.assertEqual((64, ""), ctl("job", "none", environment=here)[:2])
+            self.assertEqual(ctl("job", "none", environment=here), ctl("diagnose", "none", environment=here))
 
     def test_leases_a_port_and_removes_the_job(self):
         with Daemon() as daemon:
@@ -270,6 +271,7 @@ class Alone(unittest.TestCase):
                             (("lease", "a", "--world-size", "x"), '--world-size is "x": expected an integer'),
                             (("rm",), "wrong number of arguments; write c10ddctl rm NAME"),
                             (("jobs", "--run", "x"), 'unknown option "--run"'),
+                            (("job", "x", "--watch"), 'unknown option "--watch"'),
                             (("jobs", "x"), "wrong number of arguments; write c10ddctl jobs"),
                             (("--deamon", "x", "jobs"), 'did you mean "--daemon"?'),
                             (("jobs", "--daemon"), "--daemon needs a value"),

@@ -59,8 +59,7 @@ TEST_F(ClientDaemon, NamesARankThatHasClosedItsClient) {
     EXPECT_EQ(error.missing()[0].cause, "left");
     EXPECT_EQ(error.missing()[0].host, "node1");
     EXPECT_EQ(error.missing()[0].pid, static_cast<std::uint64_t>(getpid()));
-    const std::string text =
-        "rank 1 on host node1 (pid " + std::to_string(getpid()) + ") has left: ";
+    const std::string text = "rank 1 on node1 (pid " + std::to_string(getpid()) + ") has left: ";
     EXPECT_NE(std::string(error.what()).find(text + "it closed its session "), std::string::npos)
         << error.what();
   }

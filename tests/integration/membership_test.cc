@@ -281,8 +281,7 @@ TEST_F(MembershipTest, TwoHeldBackOf512AreNamedToAllAndInTheLog) {
     if (canary.longest_gap() < 500ms) break;  // else a client may have ended its wait by itself
   }
   const std::string first = told.at(0).what();
-  EXPECT_NE(first.find("2 of 512 ranks missing: [17,442]; rank 17 on host host-"),
-            std::string::npos)
+  EXPECT_NE(first.find("2 of 512 ranks missing: [17,442]; rank 17 on host-"), std::string::npos)
       << first;
   for (const TimedOut& error : told) {
     ASSERT_EQ(error.missing().size(), 2u) << error.what();

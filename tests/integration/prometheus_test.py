@@ -361,6 +361,7 @@ class Truths(Case):
             of("c10dd_members_missing", train): 1,
             of("c10dd_generations_total", train + ',outcome="formed"'): 1,
             of("c10dd_generations_total", train + ',outcome="ended"'): 1,
+            of("c10dd_job_diagnosis_timestamp_seconds", train): (self.began, time.time()),
             of("c10dd_collective_duration_seconds_count", collective): 3 * ROUNDS,
             of("c10dd_collective_duration_seconds_bucket", collective + ',le="2.5e-06"'): 0,
             of("c10dd_collective_duration_seconds_bucket", collective + ',le="5e-06"'): ROUNDS,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of TCPStore on another machine: who may use the daemon, and a host that goes without a word."""
+import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -86,11 +88,45 @@ class Networks(unittest.TestCase):
         second[0].set(RANK_KEY, b"other")
         for rank in second:
             self.assertTrue(rank.is_closed(1 * SLOWDOWN))
-        self.assertRegex(daemon.errors(), f"event=rank_taken .*was set by {TwoNetworks.FAR} ")
+        self.assertRegex(daemon.errors(), f"event=rank_taken .*was set by {TwoNetworks.FAR}[ ,]")
         third = [self.near_rank(daemon) for _ in range(2)]
         self.assertEqual([1, 2], [rank.join() for rank in third])
         third[0].set(RANK_KEY, b"mine")
         self.assertEqual(b"mine", third[1].get_as_stock(RANK_KEY))
+
+    @staticmethod
+    def diagnosis(daemon):
+        runs = json.loads(daemon.http("/v1/jobs/torch")[1])["runs"]
+        return " ".join(run["diagnosis"].get("sentence", "") for run in runs)
+
+    def seconds_until(self, daemon, blamed):
+        """How long it takes until the host of the far rank is blamed, or is blamed no more."""
+        began = time.monotonic()
+        while True:
+            sentence = self.diagnosis(daemon)
+            took = time.monotonic() - began
+            if ("whose host does not answer" in sentence) == blamed:
+                self.assertIn(TwoNetworks.FAR if blamed else "", sentence)
+                return took
+            self.assertLess(took, 60 * SLOWDOWN, sentence)
+            time.sleep(0.1)
+
+    def test_a_host_that_has_vanished_is_known_within_15_s(self):
+        daemon = self.daemon("10.213.7.0/24")
+        far, joined = self.far_rank(daemon, 1)
+        near = self.near_rank(daemon)
+        self.assertEqual([1, 2], [joined, near.join()])
+        near.set(RANK_KEY, b"address")
+        far.send_signal(signal.SIGSTOP)  # its kernel still answers
+        end = time.monotonic() + 15
+        while time.monotonic() < end:
+            self.assertNotIn("does not answer", self.diagnosis(daemon))
+            time.sleep(0.5)
+        self.networks.set_link(False)
+        self.assertLess(self.seconds_until(daemon, True), 15 * SLOWDOWN)
+        self.networks.set_link(True)
+        self.assertLess(self.seconds_until(daemon, False), 10 * SLOWDOWN)
+        far.send_signal(signal.SIGCONT)
 
 
 if __name__ == "__main__":

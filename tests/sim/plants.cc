@@ -67,6 +67,8 @@ constexpr PlantInfo kPlants[] = {
      "a job is served from rows that another owner has changed"},
     {core::Planted::deletion_unseen, "deletion_unseen",
      "a get returns \"not found\" before the removal is durable"},
+    {core::Planted::beating_blamed, "beating_blamed",
+     "a rank counts as silent between two of its heartbeats"},
     {core::Planted::waiter_missed, "waiter_missed", "only the first blocked request is woken"},
     {core::Planted::barrier_early, "barrier_early",
      "a barrier is released before the last arrival"},

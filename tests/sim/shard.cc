@@ -235,6 +235,7 @@ void Shard::performed(const core::JobSlot& slot, const core::Effects& effects,
   }
   if (!effects.rows.empty()) note_step(slot, effects, hello ? nullptr : from, sequence);
   note_presence(slot);
+  note_diagnoses(slot, effects);
 }
 
 void Shard::note_step(const core::JobSlot& slot, const core::Effects& effects,

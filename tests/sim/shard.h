@@ -87,6 +87,8 @@ class Shard final : public Process,
   void note_ping(const core::OutgoingReply& reply);
   void note_takeover(const core::JobSlot& slot, std::uint64_t from);
   void note_losses(const core::JobSlot& slot, const Step& step);
+  void note_diagnoses(const core::JobSlot& slot, const core::Effects& effects);
+  bool is_well(const Watched& watched, const std::string& host) const;
   void note_presence(const core::JobSlot& slot);
   void note_refusal(const core::Effects& effects, const SessionId& session);
   void all_gone(JobNumber job);

@@ -18,9 +18,7 @@ std::string text_of(const RendezvousPolicy& policy) {
                 policy.quorum ? ", quorum" : "");
 }
 
-std::string process_of(const GroupMember& member) {
-  return format("{} ({})", printable(member.host, limits::kNameBytes), pid_text(member.pid));
-}
+std::string process_of(const GroupMember& member) { return process_text(member.host, member.pid); }
 
 std::string rank_of(const GroupMember& member) {
   return format("rank {} on {}", member.rank, process_of(member));
@@ -121,6 +119,7 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   }
   const bool stands = facts().phase == GroupPhase::formed && !facts().policy.quorum;
   const std::uint32_t waited = waiting(state_);
+  if (state_.counts().asking == 0) asking_since_ = at.now;
   state_.add(id);
   state_.change(id, [&](GroupMember& m) {
     // The member has finished, but others of its generation still work. It asks like a newcomer, so
@@ -209,6 +208,7 @@ void Group::break_up(const std::string& reason, bool failed, ChangeContext& at) 
     GroupFacts& facts = state_.edit_facts();
     facts.phase = GroupPhase::broken;
     facts.reason = reason;
+    ended_at_ = at.now;
     if (failed) ++facts.failures;
     changes_.ended = true;
     formation_.restart_last_call();

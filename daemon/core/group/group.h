@@ -33,7 +33,8 @@ class Group {
   explicit Group(std::string name) : state_(std::move(name)) {}
   /// Restores a group after a restart. At first no member has a connection, and every deadline
   /// starts again with its full time.
-  Group(GroupState state, TimePoint now) : state_(std::move(state)) {
+  Group(GroupState state, TimePoint now)
+      : state_(std::move(state)), ended_at_(now), asking_since_(now) {
     notices_.resume(state_, now);
   }
 
@@ -70,6 +71,10 @@ class Group {
   const std::vector<SessionId>& sessions() const { return state_.list().sessions; }
   const GroupMember* holder(Rank rank) const { return state_.holder(rank); }
   Revision changed() const { return state_.changed(); }
+  /// Returns when the newest generation ended, or when the job was loaded after that.
+  TimePoint ended_at() const { return ended_at_; }
+  /// Returns when the first of the members asked that ask for a place, or the time of the load.
+  TimePoint asking_since() const { return asking_since_; }
   /// Returns whether the session has asked for a place and still waits for the place.
   bool waits(const SessionId& id) const;
   /// Returns whether any member of the generation has finished, has left or is lost.
@@ -103,6 +108,8 @@ class Group {
   Notices notices_;
   ProgressReports progress_;
   GroupChanges changes_;  // since the last settle()
+  TimePoint ended_at_;
+  TimePoint asking_since_;
   mutable std::optional<MadeStatus> newest_status_;
 };
 

@@ -135,6 +135,11 @@ bool Groups::are_over() const {
   });
 }
 
+const GroupMember* Groups::member(const SessionId& id) const {
+  const std::string* const group = liveness_.first_group_of(id);
+  return group == nullptr ? nullptr : groups_.at(*group).state().find(id);
+}
+
 void Groups::count(const std::string& name, const Group& group) {
   Attendance& old = counted_[name];
   const Attendance now = group.state().attendance();

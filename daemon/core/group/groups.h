@@ -57,6 +57,10 @@ class Groups {
   /// Returns whether no group has a member that is here or lost: all have finished or left.
   bool are_over() const;
   const Group* find(const std::string& name) const;
+  const std::map<std::string, Group>& all() const { return groups_; }
+  /// Returns the session as a member of the first of its groups in which it is alive; null if it is
+  /// in none.
+  const GroupMember* member(const SessionId& id) const;
   /// Returns the group; fails with not_found if nobody has joined it.
   Result<const Group*> known(const std::string& name) const;
   /// Returns how many members of the current generations are alive and how many are missing, summed

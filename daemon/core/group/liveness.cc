@@ -101,6 +101,11 @@ std::set<std::string> Liveness::groups_of(const SessionId& id) const {
   return it == members_.end() ? std::set<std::string>() : it->second.groups;
 }
 
+const std::string* Liveness::first_group_of(const SessionId& id) const {
+  const auto it = members_.find(id);
+  return it == members_.end() || it->second.groups.empty() ? nullptr : &*it->second.groups.begin();
+}
+
 std::vector<SessionId> Liveness::members() const {
   std::vector<SessionId> members;
   for (const auto& [id, member] : members_) members.push_back(id);

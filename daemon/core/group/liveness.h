@@ -45,6 +45,8 @@ class Liveness {
 
   /// Returns the groups that the session is a member of.
   std::set<std::string> groups_of(const SessionId& id) const;
+  /// Returns the first of these groups; null if there is none.
+  const std::string* first_group_of(const SessionId& id) const;
   std::vector<SessionId> members() const;
 
  private:

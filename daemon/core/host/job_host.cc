@@ -54,6 +54,16 @@ void JobHost::heard(const JobRef& slot, std::uint64_t connection) {
   }
 }
 
+void JobHost::answers(const JobRef& slot, std::uint64_t connection, bool answers) {
+  if (&slot->owner != this) {
+    slot->owner.loop().post(
+        [slot, connection, answers] { slot->owner.answers(slot, connection, answers); });
+  } else if (!slot->dropped) {
+    slot->job->answers(connection, answers, context_.now());
+    table_.touch(slot);
+  }
+}
+
 void JobHost::lease_endpoint(const std::string& job, const LeaseEndpoint& request,
                              std::int64_t arrived_ns, std::function<void(const Reply&)> then) {
   context_.directory.lease_endpoint(

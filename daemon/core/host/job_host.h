@@ -83,6 +83,10 @@ class JobHost final : private JobDropper {
   /// Records a heartbeat of a connection that has sessions in the job.
   void heard(const JobRef& job, std::uint64_t connection);
 
+  /// Records whether the host of the peer of a connection answers, see Sessions::answers(). Call it
+  /// when that has changed.
+  void answers(const JobRef& job, std::uint64_t connection, bool answers);
+
   /// Ends an attachment, because its connection has closed. Has no effect if it has ended before.
   void detach(const JobRef& job, const AttachmentRef& attachment);
 

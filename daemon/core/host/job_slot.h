@@ -16,7 +16,7 @@
 #include "daemon/core/host/host_loop.h"
 #include "daemon/core/host/reply_sink.h"
 #include "daemon/core/job/job_stats.h"
-#include "daemon/core/reports/job_details.h"
+#include "daemon/core/reports/job_view.h"
 #include "daemon/core/torch/plain_runs.h"
 #include "store/job_load.h"
 
@@ -145,12 +145,14 @@ struct JobReport {
   JobStats stats;
   /// How long no session has been connected since this daemon serves the job; zero while one is.
   Duration idle{0};
+  Diagnosis diagnosis = {};
+  Duration diagnosed{0};  ///< how long ago Diagnosis::since was; zero if it is running
 };
 
 /// A report on one run of a job, with who waits for what.
 struct RunReport {
   JobReport job;
-  JobDetails details;
+  JobView view;
   /// Of a run of stock PyTorch clients that have named no run. JobHost does not know it.
   std::optional<PlainRuns::Report> plain = {};
 };

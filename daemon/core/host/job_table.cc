@@ -10,10 +10,17 @@
 namespace c10dd::core {
 namespace {
 
-JobReport report_on(const JobSlot& slot, SteadyTime now) {
-  return {slot.name,         slot.run,
-          slot.number,       slot.job->revision(),
-          slot.job->stats(), slot.attached.empty() ? now - slot.quiet_since : Duration{0}};
+JobReport report_on(const JobSlot& slot, SteadyTime now, TimePoint job_time) {
+  const Diagnosis& diagnosis = slot.job->diagnosis();
+  const bool running = diagnosis.kind == Diagnosis::Kind::none;
+  return {.name = slot.name,
+          .run = slot.run,
+          .number = slot.number,
+          .revision = slot.job->revision(),
+          .stats = slot.job->stats(),
+          .idle = slot.attached.empty() ? now - slot.quiet_since : Duration{0},
+          .diagnosis = diagnosis,
+          .diagnosed = running ? Duration{0} : job_time - diagnosis.since};
 }
 
 }  // namespace
@@ -33,7 +40,7 @@ JobRef JobTable::find(const std::string& job, const std::string& run) const {
 std::vector<JobReport> JobTable::reports() const {
   std::vector<JobReport> all;
   for (const auto& [number, slot] : slots_) {
-    if (slot->serving) all.push_back(report_on(*slot, context_.loop.now()));
+    if (slot->serving) all.push_back(report_on(*slot, context_.loop.now(), context_.now()));
   }
   return all;
 }
@@ -63,7 +70,8 @@ std::vector<RunReport> JobTable::runs_of(std::string_view job) const {
   std::vector<RunReport> all;
   for (const auto& [number, slot] : slots_) {
     if (!slot->serving || slot->name != job) continue;
-    all.push_back({report_on(*slot, context_.loop.now()), slot->job->details(context_.now())});
+    const JobReport report = report_on(*slot, context_.loop.now(), context_.now());
+    all.push_back({report, slot->job->view(context_.now())});
   }
   return all;
 }

@@ -12,8 +12,8 @@ namespace {
 
 std::string promise_broken(const MissingRank& stalled) {
   return format(
-      "rank {} on {} ({}) has not reported progress within its promised time{}", stalled.rank,
-      printable(stalled.host, limits::kNameBytes), pid_text(stalled.pid),
+      "{} has not reported progress within its promised time{}",
+      rank_text(stalled.rank, stalled.host, stalled.pid),
       stalled.doing.empty() ? "" : ", in " + printable(stalled.doing, limits::kReasonBytes));
 }
 
@@ -158,6 +158,7 @@ void GroupOps::settle(Step& step) {
                          promise_broken(group.describe(change.stalled.front()))});
     }
     if (change.ended) {
+      step.may_hang = true;
       step.out.events.push_back(GenerationEnded{group.name(), facts.generation, facts.reason});
     }
     if (change.formed) {

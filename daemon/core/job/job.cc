@@ -57,6 +57,7 @@ Job::Job(JobNumber number, Stamp start, const Quotas& quotas, std::vector<EpochS
                     .groups = groups_,
                     .lifetimes = lifetimes_,
                     .queues = queues_,
+                    .launch = launch_,
                     .ledger = ledger_,
                     .waits = waits_,
                     .key_ops = key_ops_,
@@ -100,6 +101,7 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
   out.blocked = !done && std::ranges::none_of(out.replies, [&](const OutgoingReply& reply) {
     return reply.to == from.session && reply.sequence == call.sequence;
   });
+  if (out.blocked || step.may_hang || !step.presence.empty()) diagnoses_.wake(now);
   out.revision = revision_;
   // Other operations can change deadlines or sessions although the step is quiet; a watch keeps its
   // key watched for longer.
@@ -114,6 +116,7 @@ Effects Job::disconnect(const SessionId& session, TimePoint now) {
   Effects out;
   Step step = begin(nobody, none, now, out);
   session_ops_.disconnect(step, session);
+  diagnoses_.wake(now);
   settle(step);
   record(step, Ping::op, std::nullopt);
   release(step);
@@ -141,10 +144,12 @@ Effects Job::tick(TimePoint now) {
   queue_ops_.serve(step);
   // Runs before time_out(), so that a request whose condition came true in this tick succeeds.
   waits_.release_all_but_status(step);
-  waits_.time_out(step);
+  diagnoses_.tick(wait_sources(now), out.events);
+  waits_.time_out(step, diagnoses_.current());
   settle(step);
   record(step, Ping::op, std::nullopt);
   release(step);
+  if (step.may_hang || !step.presence.empty()) diagnoses_.wake(now);
   out.revision = revision_;
   return out;
 }
@@ -283,7 +288,7 @@ std::optional<TimePoint> Job::next_deadline() const {
   for (const auto& other :
        {lifetimes_.next_deadline(), sessions_.next_deadline(), reservations_.next_deadline(),
         history_.next_deadline(), groups_.next_deadline(), barrier_ops_.next_deadline(),
-        call_board_.next_deadline()}) {
+        call_board_.next_deadline(), diagnoses_.next_deadline()}) {
     if (other) next = next ? std::min(*next, *other) : *other;
   }
   return next;

@@ -12,7 +12,8 @@
 #include "daemon/core/job/group_ops.h"
 #include "daemon/core/job/job_stats.h"
 #include "daemon/core/job/transactions.h"
-#include "daemon/core/reports/job_details.h"
+#include "daemon/core/reports/diagnoses.h"
+#include "daemon/core/reports/job_view.h"
 #include "protocol/epochs.h"
 
 namespace c10dd::core {
@@ -48,6 +49,11 @@ class Job {
 
   /// Notes a heartbeat for all sessions of this job on the connection (see Origin::connection).
   void heard(std::uint64_t connection, TimePoint now) { sessions_.heard(connection, now); }
+  /// Notes whether the host of the connection's peer answers. Writes no rows.
+  void answers(std::uint64_t connection, bool answers, TimePoint now) {
+    sessions_.answers(connection, answers);
+    diagnoses_.wake(now);
+  }
 
   /// Notes that a session has lost its connection. The session itself stays open.
   Effects disconnect(const SessionId& session, TimePoint now);
@@ -68,9 +74,9 @@ class Job {
   Revision revision() const { return revision_; }
   JobStats stats() const;
   /// For status pages: who waits for what.
-  JobDetails details(TimePoint now) const {
-    return core::details(waits_.pending(), keys_, queues_, {sessions_, barriers_, groups_, now});
-  }
+  JobView view(TimePoint now) const { return core::view(wait_sources(now)); }
+  /// Returns why the job does not go on, as it was found last. See Diagnoses.
+  const Diagnosis& diagnosis() const { return diagnoses_.current(); }
   /// Returns whether the job has no session, key or queued item, and no group whose members have
   /// not all finished or left, so that its rows may be erased.
   bool empty() const;
@@ -89,25 +95,30 @@ class Job {
   void settle(Step& step);
   void record(Step& step, const OpInfo& op, const OptionalReply& done);
   void release(Step& step);
+  WaitSources wait_sources(TimePoint now) const {
+    return {waits_.pending(), keys_, launch_, {sessions_, barriers_, groups_, now}};
+  }
 
   Revision revision_;
 
-  // The state of the job. All parts are stored as rows, except reservations_, ledger_ and
-  // call_board_.
+  // The state of the job. All parts are stored as rows, except reservations_, launch_, ledger_,
+  // call_board_ and diagnoses_.
   KeySpace keys_;
   Lifetimes lifetimes_;
   History history_;
   Queues queues_;
   Sessions sessions_;
   Reservations reservations_{queues_};
+  LaunchRanks launch_;
   Barriers barriers_;
   Groups groups_;
   CollectiveLedger ledger_;
   CallBoard call_board_;
+  Diagnoses diagnoses_;
 
   // The handlers of requests. Each handler uses only handlers above it, so their order matters.
   Waits waits_;
-  KeyOps key_ops_{keys_, lifetimes_, history_, queues_, reservations_, waits_};
+  KeyOps key_ops_{keys_, lifetimes_, history_, queues_, reservations_, launch_, waits_};
   QueueOps queue_ops_{queues_, sessions_, reservations_, waits_};
   Transactions transactions_{keys_, queues_, key_ops_, queue_ops_};
   SessionOps session_ops_;

@@ -30,6 +30,7 @@ AuditResult Job::audit() const {
       history_.audit(),
       barriers_.audit(),
       call_board_.audit(),
+      launch_.audit(sessions_),
       waits_.pending().audit(),
       differ("connected sessions", sessions_.connected(), connected),
       differ("items that are kept for a session", queues_.reserved(), reserved),

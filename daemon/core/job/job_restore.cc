@@ -27,6 +27,7 @@ Result<void> Job::restore(const Row& row) {
                    "damaged row of kind '" + printable(row.key.substr(0, 1), 1) + "'");
   }
   lifetimes_.put(key, {value->ttl, value->owner}, TimePoint{});
+  launch_.key_restored(key);
   keys_.put(key, std::move(value->value), value->revision);
   return {};
 }
@@ -59,6 +60,7 @@ Result<void> Job::resume(TimePoint now) {
   if (Result<void> good = groups_.resume(revision_, now); !good) return good;
   for (const SessionId& member : groups_.members()) sessions_.expect(member);
   sessions_.resume(now);  // after the last expect()
+  if (revision_ > 0) diagnoses_.resume(now);
   lifetimes_.resume(now);
   history_.resume(now);
   newest = std::max(newest, barriers_.newest());

@@ -49,6 +49,7 @@ void KeyOps::put(Step& step, const KeySpace::Place& place, std::string_view key,
     put_row(step.out.rows, 'k', key, KeyRow{step.next, value, expiry.ttl, expiry.owner});
   }
   waits_.key_set(step, key, value);
+  if (launch_.key_set(key, value, step.from.session, step.now)) step.may_hang = true;
   const Blob& stored = keys_.put(place, key, value, step.next);
   note(step, {step.next, false, stored, std::move(value)});
   step.observe(step.next);
@@ -63,6 +64,7 @@ bool KeyOps::remove(Step& step, std::string_view key) {
 }
 
 void KeyOps::note(Step& step, Change&& change) {
+  if (change.removed) launch_.key_removed(change.key);
   waits_.key_changed(step, change.key);
   history_.add(std::move(change), step.out.rows);
 }

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "daemon/core/keys/lifetimes.h"
+#include "daemon/core/torch/launch_ranks.h"
 #include "daemon/core/torch/reservations.h"
 #include "daemon/core/waiting/waits.h"
 
@@ -15,12 +16,13 @@ namespace c10dd::core {
 class KeyOps {
  public:
   KeyOps(KeySpace& keys, Lifetimes& lifetimes, History& history, const Queues& queues,
-         Reservations& reservations, Waits& waits)
+         Reservations& reservations, LaunchRanks& launch, Waits& waits)
       : keys_(keys),
         lifetimes_(lifetimes),
         history_(history),
         queues_(queues),
         reservations_(reservations),
+        launch_(launch),
         waits_(waits) {}
 
   OptionalReply on(Step& step, const Set& set);
@@ -63,6 +65,7 @@ class KeyOps {
   History& history_;
   const Queues& queues_;
   Reservations& reservations_;
+  LaunchRanks& launch_;
   Waits& waits_;
 };
 

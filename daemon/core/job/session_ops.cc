@@ -65,7 +65,9 @@ OptionalReply SessionOps::on(Step& step, const Hello& hello) {
   Welcome welcome;
   welcome.expiry =
       parts_.sessions.open(hello, step.from.connection, step.revision, step.now, step.out.rows);
-  welcome.opened = parts_.sessions.find(hello.session)->since;
+  const Session& session = *parts_.sessions.find(hello.session);
+  welcome.opened = session.since;
+  if (session.c10d) parts_.launch.opened(hello.session, session);
   parts_.groups.connected(hello.session, step.now);
   step.presence.push_back(hello.session);
   step.shows_change = true;
@@ -124,6 +126,7 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
   ChangeContext at = step.change_context();
   parts_.groups.ended(id, kEndings[static_cast<std::size_t>(ending)], at);
   if (!planted(Planted::totals_kept)) parts_.ledger.forget(id);
+  parts_.launch.ended(id, ending, step.now);
   parts_.sessions.close(id, ending, ending == Ending::expired && kept, step.next, step.now,
                         step.out.rows);
   step.presence.push_back(id);

@@ -22,6 +22,7 @@ class SessionOps {
     Groups& groups;
     const Lifetimes& lifetimes;
     const Queues& queues;
+    LaunchRanks& launch;
     CollectiveLedger& ledger;
     Waits& waits;
     KeyOps& key_ops;

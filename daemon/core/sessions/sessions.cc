@@ -10,6 +10,7 @@
 #include "protocol/fields.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/parse.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
@@ -33,6 +34,14 @@ Bytes call_key(char kind, const SessionId& id, std::uint64_t sequence) {
 }
 
 Bytes rank_key(Rank rank) { return RowKey('d').number(rank).take(); }
+
+/// Returns the number of ranks that a hello names; 0 if it names none that is possible.
+std::uint32_t world_size_of(const Hello& hello) {
+  const auto label = hello.labels.find("world_size");
+  if (label == hello.labels.end()) return 0;
+  const auto size = parse_number<std::uint32_t>(label->second);
+  return size && *size <= limits::kWorldSize ? *size : 0;
+}
 
 }  // namespace
 
@@ -80,6 +89,7 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   ConnectionLiveness& liveness = connections_[connection];
   ++liveness.sessions;
   liveness.heard = now;
+  liveness.answers = true;
   detached_.erase({session.ends, hello.session});
   leave_rank(hello.session, session);
   session.connected = true;
@@ -90,6 +100,7 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   session.host = hello.host;
   session.pid = hello.pid;
   session.rank = hello.rank;
+  session.world_size = world_size_of(hello);
   session.last_seen = now;
   session.fleeting = hello.fleeting;
   session.c10d = hello.c10d;
@@ -236,7 +247,19 @@ void Sessions::leave_connection(const Session& session) {
 
 void Sessions::heard(std::uint64_t connection, TimePoint now) {
   const auto liveness = connections_.find(connection);
-  if (liveness != connections_.end()) liveness->second.heard = now;
+  if (liveness == connections_.end()) return;
+  liveness->second.heard = now;
+  liveness->second.answers = true;
+}
+
+void Sessions::answers(std::uint64_t connection, bool answers) {
+  const auto liveness = connections_.find(connection);
+  if (liveness != connections_.end()) liveness->second.answers = answers;
+}
+
+bool Sessions::answers(const Session& session) const {
+  const auto liveness = connections_.find(session.connection);
+  return !session.connected || liveness == connections_.end() || liveness->second.answers;
 }
 
 TimePoint Sessions::last_heard(const Session& session) const {
@@ -412,7 +435,7 @@ void Sessions::resume(TimePoint now) {
 
 std::string process_of(const Session* session) {
   if (session == nullptr || session->host.empty()) return "a process of an earlier launch";
-  return format("{} ({})", printable(session->host, limits::kNameBytes), pid_text(session->pid));
+  return process_text(session->host, session->pid);
 }
 
 }  // namespace c10dd::core

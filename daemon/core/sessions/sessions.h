@@ -54,8 +54,9 @@ struct Session {
   std::string host;
   std::uint64_t pid = 0;
   std::int64_t rank = -1;
-  bool fleeting = false;  ///< Hello::fleeting
-  bool c10d = false;      ///< Hello::c10d
+  std::uint32_t world_size = 0;  ///< that its label "world_size" names; 0: none
+  bool fleeting = false;         ///< Hello::fleeting
+  bool c10d = false;             ///< Hello::c10d
   bool connected = false;
   std::uint64_t connection = 0;  ///< Origin::connection
   TimePoint last_seen;           ///< time of the newest request, or of the loss of the connection
@@ -136,6 +137,11 @@ class Sessions {
 
   /// Notes a heartbeat of a connection. The heartbeat counts for all sessions of the connection.
   void heard(std::uint64_t connection, TimePoint now);
+  /// Notes whether the host of a connection's peer answers. At first it does, and a hello or a
+  /// heartbeat shows that it does. A request shows it, too, but only the connection knows of it.
+  void answers(std::uint64_t connection, bool answers);
+  /// Returns false if the session is connected, and the host of its peer does not answer.
+  bool answers(const Session& session) const;
   /// Returns the time at which the session or its connection was last heard from.
   TimePoint last_heard(const Session& session) const;
 
@@ -208,6 +214,7 @@ class Sessions {
   struct ConnectionLiveness {
     TimePoint heard;
     std::size_t sessions = 0;
+    bool answers = true;
   };
   std::unordered_map<std::uint64_t, ConnectionLiveness>
       connections_;                                     // by connection; never iterated

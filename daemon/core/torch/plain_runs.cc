@@ -32,9 +32,7 @@ bool same_process(const PlainRuns::Peer& a, const PlainRuns::Peer& b) {
   return a.pid != 0 && a.pid == b.pid && a.address == b.address;
 }
 
-std::string describe(const PlainRuns::Peer& peer) {
-  return format("{} ({})", peer.address, pid_text(peer.pid));
-}
+std::string describe(const PlainRuns::Peer& peer) { return process_text(peer.address, peer.pid); }
 
 /// Returns whether the value of a rank's key tells another world size than that of another rank.
 /// All others have told the same.

@@ -13,7 +13,6 @@ namespace c10dd::core {
 namespace {
 
 constexpr std::size_t kRanksDescribed = 8;
-constexpr Duration kSilent = 3 * Duration(limits::kHeartbeatInterval);
 
 /// Returns true if the session of an arrival has no connection. Such an arrival keeps the barrier
 /// from being released. If the barrier is bound to a group, always returns false, because then the

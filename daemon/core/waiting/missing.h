@@ -7,8 +7,12 @@
 #include "daemon/core/group/groups.h"
 #include "daemon/core/sessions/sessions.h"
 #include "protocol/error.h"
+#include "protocol/limits.h"
 
 namespace c10dd::core {
+
+/// A connected session that has been silent for longer than this is named as silent.
+inline constexpr Duration kSilent = 3 * Duration(limits::kHeartbeatInterval);
 
 /// The tables of a job that are needed to describe missing ranks.
 struct Everybody {

@@ -40,6 +40,7 @@ struct Step {
   std::vector<Signal> signals = {};      ///< fire in this order
   std::set<Bytes> prefixes = {};         ///< the tokens in `signals` that belong to prefix watches
   std::vector<Bytes> queues = {};        ///< queues to which the step added or returned an item
+  bool may_hang = false;                 ///< the diagnosis may change, see Diagnoses::wake()
   bool garbage_waits = true;             ///< if false, this step must also write the garbage rows
   std::vector<SessionId> presence = {};  ///< sessions that have connected, are gone, or have ended
   const Pending::Waiter* again =

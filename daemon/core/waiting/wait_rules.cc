@@ -22,6 +22,12 @@ Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
   return shortage;
 }
 
+/// Ends the text of a time-out with the cause, which may be elsewhere in the job.
+void add_diagnosis(Failure& overdue, const WaitRules::WaitContext& look) {
+  if (look.diagnosis == nullptr || look.diagnosis->kind == Diagnosis::Kind::none) return;
+  overdue.detail += "; diagnosis: " + look.diagnosis->sentence;
+}
+
 }  // namespace
 
 // ---- get, wait, multi_get ----------------------------------------------------------------------
@@ -239,7 +245,17 @@ Reply WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key,
   if (waiter.absent) return missing_session(key, *waiter.absent, waiter.timeout, everybody);
   C10DD_ASSERT(state != nullptr);  // who waits for ranks has arrived at the barrier
   if (state->broken) return *state->broken;
-  return missing_ranks(key, *state, waiter.timeout, everybody);
+  Failure overdue = missing_ranks(key, *state, waiter.timeout, everybody);
+  if (state->group.empty() && look.diagnosis != nullptr) {
+    for (const Rank rank : look.diagnosis->ranks) {
+      const bool named = std::ranges::any_of(
+          overdue.missing, [&](const MissingRank& one) { return one.rank == rank; });
+      if (named || overdue.missing.size() == limits::kMissingNamed) continue;
+      overdue.missing.push_back(look_up(rank, key, *state, everybody));
+    }
+  }
+  add_diagnosis(overdue, look);
+  return overdue;
 }
 
 Reply WaitRules::overdue(const Waiter& waiter, const Barrier& barrier, WaitContext& look) const {
@@ -297,9 +313,11 @@ OptionalReply WaitRules::ready(const WatchGroup& watch, WaitContext& look) const
 Reply WaitRules::overdue(const Waiter& waiter, const Join& join, WaitContext& look) const {
   const Group& group = *tables_.groups.find(join.group);
   look.observe(group.changed());
-  return join_overdue(
-      join, waiter.timeout,
-      look.shortages == nullptr ? group.shortage() : look.shortages->at(join.group));
+  Failure overdue =
+      join_overdue(join, waiter.timeout,
+                   look.shortages == nullptr ? group.shortage() : look.shortages->at(join.group));
+  add_diagnosis(overdue, look);
+  return overdue;
 }
 
 Reply WaitRules::overdue(const Waiter&, const WatchGroup& watch, WaitContext& look) const {

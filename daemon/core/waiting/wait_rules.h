@@ -42,6 +42,7 @@ class WaitRules {
     /// a request that was not. Such a watch ignores changes before this revision.
     Revision since = 0;
     const Shortages* shortages = nullptr;  ///< why groups have not formed; set only in a time-out
+    const Diagnosis* diagnosis = nullptr;  ///< of the job; set only in a time-out
     Revision observed = 0;                 ///< newest revision that the reply depends on
 
     void observe(Revision seen) { observed = std::max(observed, seen); }

@@ -208,7 +208,7 @@ void Waits::recheck(Step& step, Waiter waiter) {
   pending_.add(std::move(waiter));
 }
 
-void Waits::time_out(Step& step) {
+void Waits::time_out(Step& step, const Diagnosis& diagnosis) {
   std::vector<Waiter> overdue = pending_.expire(step.now);
   // Handles watches of groups last, because other time-outs may change the status of the groups.
   std::stable_partition(overdue.begin(), overdue.end(), [](const Waiter& waiter) {
@@ -219,7 +219,8 @@ void Waits::time_out(Step& step) {
     WaitRules::WaitContext look{.session = waiter.session,
                                 .now = step.now,
                                 .revision = step.revision,
-                                .shortages = &shortages};
+                                .shortages = &shortages,
+                                .diagnosis = &diagnosis};
     Reply reply = time_out(step, waiter, look);
     finish(step, waiter, std::move(reply), look.observed);
   }

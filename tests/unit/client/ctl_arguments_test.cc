@@ -47,7 +47,7 @@ TEST(CtlArguments, HaveDefaults) {
   EXPECT_EQ(plain.command, "status");
   EXPECT_TRUE(plain.operands.empty());
   EXPECT_EQ(plain.timeout, 10s);
-  EXPECT_FALSE(plain.json || plain.idle);
+  EXPECT_FALSE(plain.json || plain.idle || plain.watch);
   EXPECT_EQ(plain.endpoint + plain.run + std::to_string(plain.world_size), "main0");
   EXPECT_EQ(daemons_of(plain), "127.0.0.1:29500 ");
 }
@@ -64,6 +64,16 @@ TEST(CtlArguments, MayStandBeforeAndBehindTheCommand) {
   EXPECT_EQ(good({"move", "j", "b:2"}).operands, (Words{"j", "b:2"}));
   EXPECT_EQ(*good({"rm", "--idle"}).idle, 0s);
   EXPECT_EQ(*good({"rm", "--idle", "30m"}).idle, 30min);
+}
+
+TEST(CtlArguments, DiagnoseTakesARunAndMayWatch) {
+  const Arguments plain = good({"diagnose", "j"});
+  EXPECT_EQ(plain.operands, Words{"j"});
+  EXPECT_EQ(plain.run, "");
+  EXPECT_FALSE(plain.watch);
+  const Arguments one = good({"diagnose", "--watch", "j", "--run", "r1"});
+  EXPECT_EQ(one.run, "r1");
+  EXPECT_TRUE(one.watch);
 }
 
 TEST(CtlArguments, TheFirstThatNamesDaemonsDecides) {
@@ -83,6 +93,8 @@ TEST(CtlArguments, ThatAreWrongAreNamed) {
       {{"stats"}, "unknown command \"stats\"; did you mean \"status\"?"},
       {{"jobs", "--tiemout=1"}, "unknown option \"--tiemout\"; did you mean \"--timeout\"?"},
       {{"jobs", "--idle"}, "unknown option \"--idle\""},
+      {{"job", "j", "--watch"}, "unknown option \"--watch\""},
+      {{"diagnose"}, "wrong number of arguments; write c10ddctl diagnose NAME"},
       {{"job"}, "wrong number of arguments; write c10ddctl job NAME"},
       {{"rm", "a", "b"}, "wrong number of arguments; write c10ddctl rm NAME"},
       {{"rm", "a", "--idle=30m"}, "wrong number of arguments"},

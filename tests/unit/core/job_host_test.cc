@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a host does with sessions, batches, loads, the end of an engine, and jobs of other loops.
 #include "daemon/core/host/job_host.h"
+
+#include <array>
+
 #include "daemon/core/job/job.h"
 #include "tests/unit/core/host_world.h"
 
@@ -374,6 +377,63 @@ TEST(JobHosts, ConnectionsOfAnotherLoopShareOneTurn) {
   EXPECT_TRUE(world.host(0).spent(sink->job));
   world.loops[0]->turn();
   EXPECT_FALSE(world.host(0).spent(sink->job));
+}
+
+/// Rank 0 of the job b waits at a barrier for rank 1, which is on connection 2. Both are connected
+/// to loop 0; the job is on loop 1.
+class OneRankWaits : public testing::Test {
+ protected:
+  OneRankWaits() {
+    world_.join("first", 9);
+    for (const std::uint64_t rank : {0, 1}) {
+      HelloRequest hello = world_.hello(ranks_[rank], "b", rank + 1);
+      hello.hello.host = "node" + std::to_string(rank);
+      hello.hello.rank = static_cast<std::int64_t>(rank);
+      hello.hello.fleeting = true;  // it sends no heartbeats
+      world_.loops[0]->turn([&] { world_.host(0).hello(hello); });
+      world_.settle();
+    }
+    world_.loops[0]->turn([&] {
+      world_.ask(ranks_[0], 1, Barrier{"epoch", 0, 0, 0, 2, minutes(5)});
+    });
+    world_.settle();
+  }
+
+  std::string sentence() {
+    world_.settle();
+    world_.pass(seconds(2));
+    return ranks_[1]->job->job->diagnosis().sentence;
+  }
+
+  HostWorld world_{2};
+  std::array<std::shared_ptr<TestSink>, 2> ranks_{std::make_shared<TestSink>(),
+                                                  std::make_shared<TestSink>()};
+};
+
+TEST_F(OneRankWaits, AJobOfAnotherLoopLearnsWhetherTheHostOfAPeerAnswers) {
+  const std::string silent = "rank 1 on node1, whose host does not answer";
+  EXPECT_EQ(sentence().find(silent), std::string::npos) << sentence();
+  const Revision before = ranks_[1]->job->job->revision();
+  world_.loops[0]->turn([&] { world_.host(0).answers(ranks_[1]->job, 2, false); });
+  EXPECT_EQ(world_.loops[1]->inbox.size(), 1U);
+  EXPECT_NE(sentence().find(silent), std::string::npos) << sentence();
+  world_.loops[0]->turn([&] { world_.host(0).answers(ranks_[1]->job, 2, true); });
+  EXPECT_EQ(sentence().find(silent), std::string::npos) << sentence();
+  EXPECT_EQ(ranks_[1]->job->job->revision(), before) << "nothing is stored";
+}
+
+TEST_F(OneRankWaits, AJobOfItsOwnLoopLearnsAtOnceWhetherTheHostOfAPeerAnswers) {
+  world_.loops[1]->turn([&] { world_.host(1).answers(ranks_[1]->job, 2, false); });
+  EXPECT_TRUE(world_.loops[1]->inbox.empty());
+  EXPECT_NE(sentence().find("whose host does not answer"), std::string::npos) << sentence();
+}
+
+TEST_F(OneRankWaits, ADroppedJobIsNotTold) {
+  const JobRef job = ranks_[1]->job;
+  world_.loops[1]->turn([&] { world_.host(1).retire(job->number); });
+  world_.loops[0]->turn([&] { world_.host(0).answers(job, 2, false); });
+  world_.settle();
+  EXPECT_EQ(ranks_[1]->take().back(), "1:ended session_expired");
 }
 
 TEST(JobHosts, AHeartbeatReachesAJobOfAnotherLoop) {

@@ -360,6 +360,49 @@ TEST(Sessions, AreAwayForAWhileAndThenGone) {
   EXPECT_EQ(world.sessions.presence(id, at_ms(4'000)), Presence::present);
 }
 
+TEST(Sessions, AnswerUntilTheirConnectionDoesNot) {
+  World world;
+  const auto answers = [&](std::uint64_t n) {
+    return world.sessions.answers(*world.sessions.find({3, n}));
+  };
+  world.open(hello(1), 0);
+  world.sessions.open(hello(2), 1, 0, at_ms(0), world.rows);  // on the same connection
+  world.open(hello(3), 0);
+  EXPECT_TRUE(answers(1) && answers(2) && answers(3));
+  world.sessions.answers(1, false);
+  EXPECT_FALSE(answers(1) || answers(2));
+  EXPECT_TRUE(answers(3));
+  world.sessions.heard(3, at_ms(10));
+  EXPECT_FALSE(answers(1)) << "another connection has sent a heartbeat";
+  world.sessions.heard(1, at_ms(20));
+  EXPECT_TRUE(answers(1) && answers(2));
+  world.sessions.answers(1, false);
+  world.sessions.answers(1, true);
+  EXPECT_TRUE(answers(1) && answers(2));
+  EXPECT_TRUE(world.rows.empty());
+}
+
+TEST(Sessions, AnswerAgainOnANewConnection) {
+  World world;
+  const auto answers = [&](std::uint64_t n) {
+    return world.sessions.answers(*world.sessions.find({3, n}));
+  };
+  world.open(hello(1), 0);
+  world.sessions.open(hello(2), 1, 0, at_ms(0), world.rows);
+  world.sessions.answers(1, false);
+  world.sessions.open(hello(1), 7, 0, at_ms(10), world.rows);
+  EXPECT_TRUE(answers(1));
+  EXPECT_FALSE(answers(2)) << "it is still on the older connection";
+  world.sessions.disconnect({3, 2}, at_ms(20));
+  EXPECT_TRUE(answers(2)) << "it has no connection";
+  world.sessions.answers(1, false);  // has no effect: the last session has left
+  world.sessions.open(hello(2), 1, 0, at_ms(30), world.rows);
+  EXPECT_TRUE(answers(2));
+  world.sessions.answers(1, false);
+  world.sessions.open(hello(3), 1, 0, at_ms(40), world.rows);
+  EXPECT_TRUE(answers(2)) << "a hello has come on the connection";
+}
+
 TEST(Sessions, AreAwayForLongerAfterARestart) {
   World world;
   world.open(hello(1), 0);

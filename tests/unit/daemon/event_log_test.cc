@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "daemon/shard/log_line.h"
+#include "protocol/limits.h"
 #include "protocol/ops.h"
 #include "tests/unit/temporary_directory.h"
 
@@ -112,6 +113,48 @@ TEST_F(EventLogTest, WaitsThatAreGivenUpNameTheirProcessAndAreLimited) {
   EXPECT_NE(line_of(of_old_client).find(" pid=unknown "), std::string::npos);
   for (unsigned i = 2; i < 3 * LogPace::kLines; ++i) log_.write("digits", "run-1", wait);
   EXPECT_LT(std::ranges::count(logged(), '\n'), 2 * LogPace::kLines);
+}
+
+TEST_F(EventLogTest, ADiagnosisHasALineUntilItDoesNotHold) {
+  core::Diagnosed why{.diagnosis = {.state = Diagnosis::State::waiting,
+                                    .kind = Diagnosis::Kind::missing,
+                                    .since = {},
+                                    .sentence = "key \"a\"; rank 0 waits",
+                                    .ranks = {3, 4, 9},
+                                    .hosts = {"node1", "node 2"},
+                                    .waiting = 1,
+                                    .evidence = {"not logged"}},
+                      .age = std::chrono::milliseconds(2500)};
+  EXPECT_EQ(line_of(why),
+            "warning event=diagnosis job=digits run=run-1 state=waiting kind=missing seconds=2.5 "
+            "waiting=1 ranks=[3-4,9] hosts=\"[node1,node 2]\" "
+            "detail=\"key \\\"a\\\"; rank 0 waits\"\n");
+  EXPECT_EQ(line_of(why), "") << "it is counted";
+  log_.write("digits", "run-2", why);
+  EXPECT_NE(logged().find(" run=run-2 "), std::string::npos) << "another run has lines of its own";
+  why.diagnosis.state = Diagnosis::State::stuck;
+  why.diagnosis.ranks.clear();
+  why.diagnosis.hosts.clear();
+  why.diagnosis.sentence = "x\ny\xff";
+  EXPECT_EQ(line_of(why),
+            "warning event=diagnosis job=digits run=run-1 state=stuck kind=missing seconds=2.5 "
+            "waiting=1 ranks=[] hosts=[] folded=1 detail=\"x?y?\"\n");
+  const core::DiagnosisEnded over{Diagnosis::Kind::missing, std::chrono::seconds(12)};
+  EXPECT_EQ(line_of(over),
+            "info event=diagnosis_over job=digits run=run-1 kind=missing seconds=12.0\n");
+  EXPECT_EQ(line_of(over), "") << "it has no line twice";
+  EXPECT_EQ(line_of(core::DiagnosisEnded{Diagnosis::Kind::lost, {}}), "") << "none was written";
+}
+
+TEST_F(EventLogTest, ADiagnosisNamesSoManyHosts) {
+  core::Diagnosed many{.diagnosis = {.state = Diagnosis::State::stuck, .since = {}}};
+  many.diagnosis.hosts.assign(limits::kMissingNamed, "h");
+  EXPECT_NE(line_of(many).find(",h] "), std::string::npos);
+  many.diagnosis.hosts.emplace_back("last");
+  log_.write("other", "", many);
+  const std::string line = logged();
+  EXPECT_NE(line.find(" job=other run=\"\" state=stuck "), std::string::npos) << line;
+  EXPECT_NE(line.find(",h,...] "), std::string::npos) << line;
 }
 
 TEST_F(EventLogTest, UntrustedNamesAreMadePrintable) {

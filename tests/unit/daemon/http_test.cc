@@ -304,12 +304,12 @@ TEST(HttpRoutes, NumbersThatCanHaveMoreThan53BitsAreStrings) {
   core::RunReport run;
   run.job.name = "a";
   run.job.number = std::numeric_limits<std::uint64_t>::max();
-  run.details.waits = {{.key = "counter",
-                        .rank = {},
-                        .at_least = std::numeric_limits<std::int64_t>::min(),
-                        .waiters = 1,
-                        .longest = {},
-                        .processes = {}}};
+  run.view.waits = {{.key = "counter",
+                     .rank = {},
+                     .at_least = std::numeric_limits<std::int64_t>::min(),
+                     .waiters = 1,
+                     .longest = {},
+                     .processes = {}}};
   its.page = JobPage{.job = "a", .runs = {run}};
   const HttpReply reply = handle({"GET", "/v1/jobs/a", true}, its);
   const boost::json::value shown = boost::json::parse(reply.body).at("runs").at(0);
@@ -321,14 +321,14 @@ TEST(HttpRoutes, NumbersThatCanHaveMoreThan53BitsAreStrings) {
 JobPage waiting_page() {
   core::RunReport run;
   run.job = {.name = "torch", .run = "plain-7", .number = 9, .revision = 1, .stats = {}};
-  run.details.ranks = {0, 1, 2};
-  run.details.world_size = 4;
-  run.details.waits = {{.key = "/default_pg/0//cpu//0/3",
-                        .rank = 3,
-                        .at_least = {},
-                        .waiters = 2,
-                        .longest = std::chrono::seconds(3),
-                        .processes = {{"10.0.0.1", 17}, {"10.0.0.2", 0}}}};
+  run.view.ranks = {0, 1, 2};
+  run.view.world_size = 4;
+  run.view.waits = {{.key = "/default_pg/0//cpu//0/3",
+                     .rank = 3,
+                     .at_least = {},
+                     .waiters = 2,
+                     .longest = std::chrono::seconds(3),
+                     .processes = {{"10.0.0.1", 17}, {"10.0.0.2", 0}}}};
   core::PlainRuns::Report plain{.run = "plain-7", .began = {}, .connections = 5, .joined = 3};
   plain.ranks = {{.rank = 0, .key = "/default_pg/0//cpu//0/0", .peer = {"10.0.0.1", 17}},
                  {.rank = 1, .key = "/default_pg/0//cpu//0/1", .peer = {"10.0.0.2", 18}}};
@@ -364,13 +364,17 @@ TEST(HttpRoutes, AJobThatHasNotBegunSaysHowItsRanksFindIt) {
   ServerFacts its = facts();
   const HttpRequest request{"GET", "/v1/jobs/a%20b", true};
   its.page.trainers = "[::1]:29500";
-  EXPECT_EQ(handle(request, its).status, 404);
+  EXPECT_EQ(handle(request, its).status, 200);
+  const boost::json::value body = boost::json::parse(handle(request, its).body);
+  EXPECT_EQ(body.at("runs").as_array().size(), 0U);
+  EXPECT_TRUE(body.at("note").as_string().starts_with("job \"a b\" waits for its first rank; "));
   EXPECT_NE(handle(request, its)
                 .body.find("start them with MASTER_ADDR=::1 MASTER_PORT=29500 "
                            "TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RESTART_COUNT=0"),
             std::string::npos)
       << handle(request, its).body;
   its.page.trainers.clear();
+  EXPECT_EQ(handle(request, its).status, 404);
   EXPECT_NE(handle(request, its).body.find("see POST /v1/jobs/a b/endpoints"), std::string::npos)
       << handle(request, its).body;
 }
@@ -378,7 +382,7 @@ TEST(HttpRoutes, AJobThatHasNotBegunSaysHowItsRanksFindIt) {
 TEST(HttpRoutes, AJobShowsRanksThatTellDifferentWorldSizes) {
   ServerFacts its = facts();
   its.page = waiting_page();
-  its.page.runs.front().details.differing = {{3, {2}}, {4, {0, 1}}};
+  its.page.runs.front().view.differing = {{3, {2}}, {4, {0, 1}}};
   const HttpRequest request{"GET", "/v1/jobs/torch", true};
   EXPECT_NE(handle(request, its)
                 .body.find("; the ranks report different world sizes: 3 by ranks [2]; "
@@ -397,7 +401,7 @@ TEST(HttpRoutes, AJobNamesManyWhoWaitByTheirRanks) {
   ServerFacts its = facts();
   its.page = waiting_page();
   core::RunReport& run = its.page.runs.front();
-  core::KeyWait& wait = run.details.waits.front();
+  core::KeyWait& wait = run.view.waits.front();
   wait.processes.clear();
   run.plain->ranks.clear();
   for (std::uint64_t n = 0; n < 20; ++n) {  // rank 3 waits for nobody
@@ -405,7 +409,7 @@ TEST(HttpRoutes, AJobNamesManyWhoWaitByTheirRanks) {
     run.plain->ranks.push_back({rank, "/default_pg/0/0/" + std::to_string(rank), {"h", 0}, n});
     wait.processes.push_back({"h", 0, n});
   }
-  run.details.world_size = 21;
+  run.view.world_size = 21;
   HttpRequest request{"GET", "/v1/jobs/torch", true};
   const boost::json::value json = boost::json::parse(handle(request, its).body).at("runs").at(0);
   EXPECT_EQ(json.at("waits").at(0).at("ranks").as_array().size(), 20U);

@@ -50,9 +50,12 @@ class MemoryWire {
 
   bool session_ended() const { return session_ended_; }  ///< it writes no more
   bool closed() const { return closed_; }
+  /// Sets whether the peer's host answers.
+  void answer(bool answers) { answers_ = answers; }
   unsigned moves() const { return moves_; }  ///< how often it moved to another loop
   std::size_t most_buffers() const { return most_buffers_; }
   bool patient() const { return patient_; }  ///< it outlives outages
+  unsigned looks() const { return looks_; }  ///< how often somebody looked whether it answers
 
  private:
   friend class MemoryStream;
@@ -72,6 +75,8 @@ class MemoryWire {
   bool closed_ = false;
   bool write_cancelled_ = false;
   bool patient_ = false;
+  bool answers_ = true;
+  unsigned looks_ = 0;
   unsigned moves_ = 0;
   std::size_t most_buffers_ = 0;  ///< in one write
   std::function<void()> wake_;
@@ -184,6 +189,11 @@ class MemoryStream final : public Stream {
     return asio::ip::make_address(local_ ? "127.0.0.1" : "192.0.2.1");
   }
   void outlive_outages() override { wire_->patient_ = true; }
+  /// A peer that answers was not asked for a while, so that nobody waits to look again.
+  PeerSigns peer_signs() const override {
+    ++wire_->looks_;
+    return {.silent = kSilence, .probes = wire_->answers_ ? 0U : 2U};
+  }
 
  private:
   /// Waits for wake(). Returns true to check again, false if the wait was cancelled.

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/core/host/job_slot.h"
 #include "daemon/metrics/request_tally.h"
 #include "protocol/limits.h"
 #include "protocol/metric_catalog.h"
@@ -114,6 +115,10 @@ class MetricsTest : public testing::Test {
                                   .barriers_pending = 2,
                                   .sessions = 3,
                                   .collectives_in_flight = 7});
+    core::JobReport waiting;
+    waiting.name = "digits";
+    waiting.diagnosis.state = Diagnosis::State::waiting;
+    metrics_.diagnoses({{waiting}});
     metrics_.jobs(2, 1);
     metrics_.job_taken_over();
     metrics_.deposed();
@@ -334,6 +339,7 @@ TEST_F(MetricsTest, SeriesGoWithTheirJob) {
   ASSERT_NE(metrics_.render().find("train_job=\"digits\""), std::string::npos);
   metrics_.remove_job("digits");
   metrics_.remove_job("digits");
+  metrics_.diagnoses({});
   EXPECT_EQ(metrics_.render().find("train_job"), std::string::npos);
 }
 
@@ -343,6 +349,7 @@ TEST_F(MetricsTest, WhatHappensInAJobWithoutSeriesMakesNone) {
   metrics_.event("digits", core::GenerationEnded{"world", 1, "rank 1 is lost"});
   metrics_.event("digits", core::BarrierReleased{milliseconds(20)});
   metrics_.event("digits", measured("all_reduce"));
+  metrics_.diagnoses({});
   EXPECT_EQ(metrics_.render().find("train_job"), std::string::npos);
 }
 

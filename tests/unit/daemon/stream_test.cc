@@ -223,10 +223,11 @@ TEST_F(PlainStreamTest, OutlivesOutagesOfTenMinutes) {
     return value;
   };
   stream_->outlive_outages();
-  EXPECT_EQ(option(TCP_KEEPIDLE), 10);
-  EXPECT_EQ(option(TCP_KEEPINTVL), 10);
-  EXPECT_EQ(option(TCP_KEEPCNT), 60);
+  EXPECT_EQ(option(TCP_KEEPIDLE), 5);
+  EXPECT_EQ(option(TCP_KEEPINTVL), 5);
+  EXPECT_EQ(option(TCP_KEEPCNT), 121);
   EXPECT_EQ(option(TCP_USER_TIMEOUT), 600'000);
+  EXPECT_TRUE(answers(stream_->peer_signs()));
 }
 
 TEST_F(PlainStreamTest, MappedAddressIsLocalToo) {

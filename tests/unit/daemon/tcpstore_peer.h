@@ -24,14 +24,14 @@ class TcpStorePeer {
       : daemon_(daemon), listener_(std::move(listener)) {}
 
   /// Connects with the first bytes, which the daemon has read to recognise the protocol.
-  void connect(std::string_view first) {
-    auto stream = std::make_shared<MemoryStream>(daemon_.loop, wire);
+  void connect(std::string_view first, bool local = true) {
+    auto stream = std::make_shared<MemoryStream>(daemon_.loop, wire, local);
     stream->put_head(std::string(first));
     tcpstore_protocol(listener_).serve(std::move(stream));
   }
   /// Connects as PyTorch since version 2.5 does.
-  void connect_v() {
-    connect(traces::bytes_of("00 CEF7853C 0D 16640000"));
+  void connect_v(bool local = true) {
+    connect(traces::bytes_of("00 CEF7853C 0D 16640000"), local);
     expect("16640000");
   }
 

@@ -3,10 +3,11 @@
 // the first store request, waits between connections, ends, long replies, bounds, silent
 // connections.
 #include "daemon/net/tcpstore_session.h"
-#include "daemon/core/job/job.h"
 
 #include <gtest/gtest.h>
 
+#include "daemon/core/job/job.h"
+#include "daemon/net/answer_watch.h"
 #include "protocol/limits.h"
 #include "tests/unit/daemon/tcpstore_peer.h"
 
@@ -84,6 +85,36 @@ TEST_F(TcpStoreSessionTest, OpensASessionThatEndsWithTheConnection) {
   EXPECT_EQ(requests("add"), 1);
   client.leave();
   EXPECT_TRUE(daemon_.turn_until([&] { return job->job->stats().sessions_known == 0; }));
+}
+
+TEST_F(TcpStoreSessionTest, TellsTheJobWhetherTheHostOfItsPeerAnswers) {
+  AnswerWatch& watch = AnswerWatch::of(daemon_.loop);
+  watch.look_every(std::chrono::milliseconds(1));
+  TcpStorePeer near = peer();
+  TcpStorePeer far = peer();
+  near.connect_v();
+  far.connect_v(false);
+  EXPECT_EQ(watch.watched(), 0u) << "there is no session yet";
+  for (TcpStorePeer* const client : {&near, &far}) {
+    client->say(TcpStorePeer::message(Query::add, "init/", {}, 1));
+    client->next(8);
+  }
+  EXPECT_EQ(watch.watched(), 1u) << "a peer of the same machine always answers";
+  const core::JobRef job = daemon_.shard().host().jobs().begin()->second;
+  const auto is_blamed = [&] {
+    return job->job->diagnosis().sentence.find(
+               "192.0.2.1 (pid 25622), whose host does not answer") != std::string::npos;
+  };
+  far.wire->answer(false);
+  EXPECT_TRUE(daemon_.turn_until(is_blamed)) << job->job->diagnosis().sentence;
+  watch.look_every(std::chrono::hours(1));
+  const unsigned looks = far.wire->looks();
+  EXPECT_TRUE(daemon_.turn_until([&] { return far.wire->looks() > looks; }));  // the last one
+  far.say(TcpStorePeer::message(Query::add, "init/", {}, 0));
+  far.next(8);
+  EXPECT_TRUE(daemon_.turn_until([&] { return !is_blamed(); })) << "it has sent a request";
+  far.leave();
+  EXPECT_EQ(watch.watched(), 0u);
 }
 
 TEST_F(TcpStoreSessionTest, WakesTheWaitsOfOtherConnections) {

@@ -106,10 +106,12 @@ TEST(MetricCatalog, HoldsValidUniqueNames) {
 }
 
 TEST(MetricCatalog, BoundsItsLabels) {
-  // Each of these has a bounded set of values; a key, a rank or a session has not.
-  const std::set<std::string> bounded = {
-      "version", "engine",  "durability", "protocol",  "reason",        "code",  "op",
-      "outcome", "backend", "collective", "train_job", "process_group", "daemon"};
+  // Each of these has a bounded set of values; a key, a rank or a session has not. A sentence has
+  // not, either, but a job has one at a time.
+  const std::set<std::string> bounded = {"version", "engine",     "durability", "protocol",
+                                         "reason",  "code",       "op",         "outcome",
+                                         "backend", "collective", "train_job",  "process_group",
+                                         "daemon",  "state",      "kind",       "sentence"};
   for (const metric::Info& info : metric::kAll) {
     const std::vector<std::string> labels = split(info.labels);
     EXPECT_EQ(std::set(labels.begin(), labels.end()).size(), labels.size()) << info.name;

@@ -71,9 +71,11 @@ TEST(Printable, HasNoControlCharactersAndNoChangesOfDirection) {
   EXPECT_EQ(printable("\u00fc \u05d0 \U0001f600", kAll), "\u00fc \u05d0 \U0001f600");
 }
 
-TEST(PidText, SaysSoIfThePidIsNotKnown) {
-  EXPECT_EQ(pid_text(7), "pid 7");
-  EXPECT_EQ(pid_text(0), "pid not known");
+TEST(RankText, LeavesOutWhatIsNotKnown) {
+  EXPECT_EQ(process_text("node9", 7), "node9 (pid 7)");
+  EXPECT_EQ(process_text("node9", 0), "node9");
+  EXPECT_EQ(rank_text(3, "node9", 7), "rank 3 on node9 (pid 7)");
+  EXPECT_EQ(rank_text(3, "", 7), "rank 3");
 }
 
 TEST(WordOrQuoted, LeavesPlainWordsAndQuotesTheRest) {

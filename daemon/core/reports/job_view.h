@@ -14,10 +14,7 @@
 
 namespace c10dd::core {
 
-class KeySpace;
-class Pending;
-class Queues;
-struct Everybody;
+struct WaitSources;
 
 /// A process with a blocked request.
 struct WaitingProcess {
@@ -36,7 +33,7 @@ struct KeyWait {
       at_least;  ///< the requests wait for this number; nothing: for a value
   std::size_t waiters = 0;
   Duration longest{0};                    ///< how long the oldest of them has waited
-  std::vector<WaitingProcess> processes;  ///< at most JobDetails::kProcesses
+  std::vector<WaitingProcess> processes;  ///< at most JobView::kProcesses
 };
 
 /// A barrier or exchange at which some ranks wait for others.
@@ -48,7 +45,7 @@ struct UnfinishedBarrier {
   std::string missing;               ///< AbsentRanks::text
 };
 
-struct JobDetails {
+struct JobView {
   static constexpr std::size_t kBarriers = 100;
   static constexpr std::size_t kWaits = 100;
   static constexpr std::size_t kProcesses = 1024;
@@ -64,8 +61,7 @@ struct JobDetails {
   std::map<std::uint64_t, std::set<std::uint32_t>> differing = {};
 };
 
-/// Looks at every blocked request and at every key.
-JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& queues,
-                   const Everybody& everybody);
+/// The cost depends on the number of keys that are awaited, and not on that of all keys.
+JobView view(const WaitSources& sources);
 
 }  // namespace c10dd::core

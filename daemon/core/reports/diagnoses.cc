@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/reports/diagnoses.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace c10dd::core {
+namespace {
+
+/// Keeps the wait-fors that are old, and those in which the ranks wait that these await: the others
+/// are the waits of a job that goes on.
+std::vector<WaitFor> relevant(JobWaits& all, TimePoint now) {
+  std::vector<std::vector<std::size_t>> waits_in(all.ranks.size());
+  std::vector<std::size_t> next;
+  std::vector<bool> kept(all.wait_fors.size());
+  for (std::size_t at = 0; at < all.wait_fors.size(); ++at) {
+    const WaitFor& one = all.wait_fors[at];
+    for (const std::size_t rank : one.waiting) waits_in[rank].push_back(at);
+    kept[at] = now - one.since >= Diagnoses::kOld || one.kind == WaitFor::Kind::launch;
+    if (kept[at]) next.push_back(at);
+  }
+  while (!next.empty()) {
+    const WaitFor& one = all.wait_fors[next.back()];
+    next.pop_back();
+    for (const std::size_t rank : one.awaited) {
+      for (const std::size_t at : waits_in[rank]) {
+        if (!kept[at]) next.push_back(at);
+        kept[at] = true;
+      }
+    }
+  }
+  std::vector<WaitFor> found;
+  for (std::size_t at = 0; at < kept.size(); ++at) {
+    if (kept[at]) found.push_back(std::move(all.wait_fors[at]));
+  }
+  return found;
+}
+
+}  // namespace
+
+void Diagnoses::look_at(TimePoint when) {
+  when = std::max(when, looked_ + period_);
+  if (!next_ || when < *next_) next_ = when;
+}
+
+/// Returns whether a session that the rows name may still come back.
+bool Diagnoses::is_quiet(const Sessions& sessions, TimePoint now) {
+  if (!quiet_until_) return false;
+  if (now < *quiet_until_) return true;
+  for (const auto& [id, session] : sessions.all()) {
+    if (!session.seen && now < sessions.gone_at(session)) return true;
+  }
+  quiet_until_.reset();
+  return false;
+}
+
+void Diagnoses::tick(const WaitSources& sources, std::vector<Event>& events) {
+  const TimePoint now = sources.everybody.now;
+  if (!next_ || *next_ > now) return;
+  next_.reset();
+  looked_ = now;
+  JobWaits found = wait_fors(sources);
+  const auto ranks = static_cast<std::int64_t>(found.ranks.size() / kRanks);
+  period_ = kPeriod * (1 + ranks);
+  const bool quiet = is_quiet(sources.everybody.sessions, now);
+  const bool begins = sources.launch.here() > 0 && now - sources.launch.newest() < kLeftFor;
+  const bool ends = sources.launch.gone() > 0;
+  const bool goes_on = found.wait_fors.empty() && !begins && !ends && !quiet;
+  Diagnosis diagnosis;
+  if (!quiet) diagnosis = diagnose(relevant(found, now), found.ranks, now);
+  change(std::move(diagnosis), now, events);
+  if (goes_on) return;
+  const bool found_none = current_.kind == Diagnosis::Kind::none;
+  look_at(now + (found_none ? kPeriod : std::min((now - changed_) / kShare, kLongest)));
+}
+
+void Diagnoses::change(Diagnosis found, TimePoint now, std::vector<Event>& events) {
+  if (found.says_the_same(current_)) return;
+  changed_ = now;
+  const bool was_one = current_.kind != Diagnosis::Kind::none;
+  if (was_one && found.kind != current_.kind) {
+    events.emplace_back(DiagnosisEnded{current_.kind, now - current_.since});
+  }
+  current_ = std::move(found);
+  if (current_.kind != Diagnosis::Kind::none) {
+    events.emplace_back(Diagnosed{current_, now - current_.since});
+  }
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the diagnosis of one run: looks at who waits for whom while somebody has waited for longer
+// than kOld, at most twice a second, and reports a change as an event. After the job was loaded,
+// accuses nobody until all sessions that the rows name are back, or count as gone. In memory only.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "daemon/core/effects.h"
+#include "daemon/core/reports/wait_fors.h"
+#include "protocol/diagnosis.h"
+
+namespace c10dd::core {
+
+class Diagnoses {
+ public:
+  static constexpr Duration kOld = std::chrono::seconds(1);
+  static constexpr Duration kPeriod = std::chrono::milliseconds(500);
+  /// After the job was loaded, its clients have this time to connect.
+  static constexpr Duration kReturn = std::chrono::milliseconds(2500);
+  /// A job with more ranks than this is looked at less often, in proportion to their number.
+  static constexpr std::size_t kRanks = 8'192;
+  /// A diagnosis that has not changed for some time is looked at again after this part of it, or
+  /// this time, unless somebody comes, leaves or begins to wait.
+  static constexpr int kShare = 64;
+  static constexpr Duration kLongest = std::chrono::minutes(2);
+
+  /// Notes that somebody may have begun to wait at `now`.
+  void wake(TimePoint now) { look_at(now + kOld); }
+  /// Notes that the job was loaded from rows.
+  void resume(TimePoint now) { quiet_until_ = now + kReturn; }
+
+  /// Looks at the job if it is time. Appends the events.
+  void tick(const WaitSources& sources, std::vector<Event>& events);
+  std::optional<TimePoint> next_deadline() const { return next_; }
+
+  const Diagnosis& current() const { return current_; }
+
+ private:
+  void look_at(TimePoint when);
+  bool is_quiet(const Sessions& sessions, TimePoint now);
+  void change(Diagnosis found, TimePoint now, std::vector<Event>& events);
+
+  std::optional<TimePoint> next_;
+  TimePoint looked_;  // when it looked last
+  Duration period_ = kPeriod;
+  TimePoint changed_;                     // when the diagnosis changed last
+  std::optional<TimePoint> quiet_until_;  // set until the sessions are back
+  Diagnosis current_;
+};
+
+}  // namespace c10dd::core

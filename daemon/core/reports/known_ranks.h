@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks and processes to which the wait-fors of a job refer, each listed once, although it may
+// have several sessions, and be known by its rank, a session or a process.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "daemon/core/group/groups.h"
+#include "daemon/core/sessions/sessions.h"
+#include "daemon/core/torch/launch_ranks.h"
+#include "daemon/core/waiting/missing.h"
+#include "protocol/wait_for.h"
+
+namespace c10dd::core {
+
+class KnownRanks {
+ public:
+  KnownRanks(const Sessions& sessions, const Groups& groups, const LaunchRanks& launch,
+             TimePoint now)
+      : sessions_(sessions), groups_(groups), launch_(launch), now_(now) {}
+
+  /// Returns the place of a session's process in facts(). A session that has ended is gone. `rank`
+  /// is the rank of the process where nothing else tells it.
+  std::size_t of_session(const SessionId& id, std::optional<Rank> rank = {});
+  /// Returns the place of a rank of the job. It has never connected if nothing is known of it.
+  std::size_t of_rank(Rank rank);
+  std::size_t of_process(const LaunchRanks::Process& process);
+  /// Adds something that is none of the above.
+  std::size_t add(RankFacts facts);
+
+  const std::vector<RankFacts>& facts() const { return facts_; }
+  std::vector<RankFacts> take() { return std::move(facts_); }
+
+ private:
+  RankFacts facts_of(const SessionId& id, const Session& session) const;
+  std::size_t put(RankFacts facts, const SessionId& id);
+
+  const Sessions& sessions_;
+  const Groups& groups_;
+  const LaunchRanks& launch_;
+  const TimePoint now_;
+  std::vector<RankFacts> facts_;
+  std::vector<std::size_t> by_rank_;  // place + 1; 0: not listed
+  std::map<std::tuple<std::string, std::uint64_t, SessionId>, std::size_t> by_process_;
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Knows the processes of a launch of PyTorch trainers, and their ranks. A client of TCPStore names
+// no rank; the keys that it sets do (rank_keys.h). Notes these keys when they are set, so that
+// nobody has to search for them. Of a process that has left, remembers that until all have left, or
+// until another one comes. In memory only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "daemon/core/keys/key_space.h"
+#include "daemon/core/sessions/sessions.h"
+#include "daemon/core/torch/world_size.h"
+
+namespace c10dd::core {
+
+class LaunchRanks {
+ public:
+  /// A process that is connected or, if it was a rank, that has left.
+  struct Process {
+    std::string host;
+    std::uint64_t pid = 0;                 ///< 0: not known; then each session counts as a process
+    std::optional<Rank> rank = {};         ///< that of the first rank's key that it has set
+    bool joined = false;                   ///< it was counted in init/, as each rank and agent is
+    bool gave_up = false;                  ///< it has set exception_dump
+    std::optional<Rank> gave_up_as = {};   ///< the rank in that key, if `rank` is not known
+    std::set<SessionId> sessions = {};     ///< that are open
+    Ending ending = Ending::disconnected;  ///< of the newest session that has ended
+    TimePoint left_at = {};                ///< if it has left
+    TimePoint dumped_at = {};              ///< if it has given up
+
+    bool has_left() const { return sessions.empty(); }
+    bool counts() const { return joined || rank; }
+  };
+  using ProcessId = std::tuple<std::string, std::uint64_t, SessionId>;
+
+  /// Notes a session of a client of TCPStore.
+  void opened(const SessionId& id, const Session& session);
+  /// Notes that a session has ended.
+  void ended(const SessionId& id, Ending ending, TimePoint now);
+
+  /// Notes that a session has set a key. Returns true if its process has joined the launch, or has
+  /// given up, by this key.
+  bool key_set(std::string_view key, std::string_view value, const SessionId& by, TimePoint now);
+  /// Notes a key that was set before the job was loaded.
+  void key_restored(std::string_view key) { note_key(key); }
+  void key_removed(std::string_view key);
+
+  const std::map<ProcessId, Process>& processes() const { return processes_; }
+  const Process* of_session(const SessionId& id) const;
+  /// Returns the process that has this rank; null if it is not known.
+  const Process* of_rank(Rank rank) const;
+  /// Returns how many processes that count (Process::counts()) are connected, and have left.
+  std::size_t here() const { return here_; }
+  std::size_t gone() const { return left_.size(); }
+  /// Returns when the newest of those that count has begun to count.
+  TimePoint newest() const { return newest_; }
+
+  /// What the keys and their values tell.
+  struct Told {
+    std::set<Rank> ranks = {};                     ///< whose keys are set
+    bool trainers = false;                         ///< not all of these keys are of agents
+    std::optional<std::uint64_t> world_size = {};  ///< WorldSize::found()
+    WorldSize::Told differing = {};                ///< WorldSize::differing()
+  };
+  /// Reads the noted keys if one has changed since the last call.
+  const Told& told(const KeySpace& keys) const;
+
+  AuditResult audit(const Sessions& sessions) const;
+
+  static constexpr std::size_t kKeys = 1'048'576;  // further keys are not noted
+  static constexpr std::size_t kLeft = 1'024;      // processes that have left; the first are kept
+
+ private:
+  using Entry = std::map<ProcessId, Process>::iterator;
+
+  bool note_key(std::string_view key);
+  void take_rank(Entry process, std::string_view key);
+  static void note_dump(Process& process, std::string_view value, TimePoint now);
+  void lose_rank(Entry process);
+  void forget_left();
+
+  std::map<ProcessId, Process> processes_;
+  std::map<SessionId, Entry> sessions_;
+  std::map<Rank, Entry> ranks_;
+  std::set<ProcessId> left_;  // of processes_, those that have left
+  std::size_t here_ = 0;
+  TimePoint newest_;
+  std::set<Bytes, std::less<>> keys_;  // that tell a rank or the number of ranks
+  mutable std::optional<Told> told_;
+};
+
+/// Returns whether a rank's key is of the group of all ranks, so that its rank is that in the job.
+bool of_all_ranks(std::string_view rank_key);
+
+}  // namespace c10dd::core

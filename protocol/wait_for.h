@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wait-fors: who waits for whom in a job, and what is known of each. They are the input of
+// diagnose() (diagnosis.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "protocol/types.h"
+
+namespace c10dd {
+
+/// What is known of a rank of a job or, where its rank is not known, of a process.
+struct RankFacts {
+  enum class State : std::uint8_t {
+    live,             ///< connected, and heard of
+    slow,             ///< connected, but it has not reported progress within the time it promised
+    never_connected,  ///< no process with this rank has connected
+    closed,           ///< its connection has closed; it may return
+    silent,           ///< connected, but its heartbeats stopped
+    no_answer,        ///< its host does not answer
+    left,             ///< it has closed its session, or its connections
+    gone,             ///< it is lost, or its session has expired; see `doing`
+  };
+
+  std::optional<Rank> rank = {};  ///< in the job; empty: not known
+  std::string host = {};          ///< empty: not known
+  std::uint64_t pid = 0;          ///< 0: not known
+  State state = State::live;
+  std::string doing = {};  ///< "in phase backward of step 12", or how it ended; may be empty
+
+  /// Returns whether it will not come by itself.
+  bool is_lost() const { return state >= State::closed; }
+};
+
+/// A call that some ranks have issued where other ranks have issued another one.
+struct IssuedCall {
+  std::string call;                ///< "all_reduce of 1000 float32 sum"
+  std::vector<std::size_t> ranks;  ///< as in WaitFor::waiting
+};
+
+/// Ranks that wait for other ranks. All of `waiting` need all of `awaited`.
+struct WaitFor {
+  enum class Kind : std::uint8_t {
+    launch,   ///< the ranks of a launch that have connected wait for the others
+    group,    ///< members wait until a generation forms
+    barrier,  ///< also an exchange
+    key,      ///< also a counter
+    collective,
+    receive,
+  };
+
+  Kind kind = Kind::key;
+  /// `barrier "epoch" (generation 0, sequence 7)`; of a key a sentence: `key "x" is not set`.
+  std::string what = {};
+  TimePoint since = {};  ///< when the first of them began to wait
+  /// Places in the list of RankFacts, ascending. A lost rank counts as one that does not wait; if
+  /// it is in a collective, it holds up the others, who need it until the end.
+  std::vector<std::size_t> waiting = {};
+  std::vector<std::size_t> awaited = {};  ///< ascending, none of `waiting`
+  std::size_t unnamed = 0;                ///< how many more are awaited, of whom nothing is known
+  std::string lost = {};  ///< why it cannot end well, to be read after `what`; empty: it can
+  std::vector<IssuedCall> issued = {};  ///< of a collective: two or more if its ranks disagree
+  /// Of a collective that all ranks have issued: those whose backend has not begun with it.
+  std::vector<std::size_t> queued = {};
+  bool ending = false;  ///< of a launch: most of its ranks have left, so it may end well
+  bool unsent = false;  ///< of a receive: the sender has gone on without sending
+};
+
+}  // namespace c10dd
