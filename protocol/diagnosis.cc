@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "protocol/format.h"
 #include "protocol/utf8.h"
+#include "protocol/wait_graph.h"
 #include "protocol/wording.h"
 
 namespace c10dd {
@@ -35,10 +35,12 @@ constexpr std::array<std::string_view, 6> kNotDone = {"arrived", "joined",    "a
                                                       "set it",  "issued it", "sent the message"};
 
 /// Where one rank is, and where several are; by RankFacts::State.
-constexpr std::array<std::array<std::string_view, 2>, 8> kWhere = {{
+constexpr std::array<std::array<std::string_view, 2>, 9> kWhere = {{
     {"which is", "which are"},
     {"which has stalled", "which have stalled"},
     {"which never connected", "which never connected"},
+    {"which has not connected since the daemon loaded the job",
+     "which have not connected since the daemon loaded the job"},
     {"whose connection has closed", "whose connections have closed"},
     {"which is silent", "which are silent"},
     {"whose host does not answer", "whose hosts do not answer"},
@@ -48,6 +50,10 @@ constexpr std::array<std::array<std::string_view, 2>, 8> kWhere = {{
 
 bool shows_doing(RankFacts::State state) {
   return state <= RankFacts::State::slow || state == RankFacts::State::gone;
+}
+
+std::string connected(std::size_t others) {
+  return others == 1 ? "1 other is connected" : format("{} others are connected", others);
 }
 
 const char* wait(const Places& who) { return who.size() == 1 ? " waits" : " wait"; }
@@ -110,50 +116,20 @@ std::string fitted(std::span<const RankFacts> ranks, const Compose& compose,
   return cut(text, Diagnosis::kSentenceBytes);
 }
 
-/// Lists for each rank the wait-fors that have it in one of their fields, the oldest first.
-class WaitForsByRank {
+/// One diagnosis.
+class Rules {
  public:
-  WaitForsByRank(std::size_t ranks, std::span<const WaitFor* const> all, Places WaitFor::*field)
-      : begins_(ranks + 2) {
-    for (const WaitFor* one : all) {
-      for (const std::size_t rank : one->*field) ++begins_[rank + 2];
-    }
-    std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
-    entries_.resize(begins_.back());
-    for (std::size_t at = 0; at < all.size(); ++at) {
-      for (const std::size_t rank : all[at]->*field) entries_[begins_[rank + 1]++] = at;
-    }
-  }
-
-  std::span<const std::size_t> operator[](std::size_t rank) const {
-    return {entries_.data() + begins_[rank], entries_.data() + begins_[rank + 1]};
-  }
-
- private:
-  Places begins_;  // of the list of each rank, and the end of the last one
-  Places entries_;
-};
-
-/// One diagnosis: the wait-fors as a graph, whose edges lead from a wait-for to the ranks that it
-/// awaits, and from a rank to the wait-fors in which it waits. A lost rank waits for nobody.
-class Graph {
- public:
-  Graph(std::span<const WaitFor> wait_fors, std::span<const RankFacts> ranks, TimePoint now)
-      : ranks_(ranks),
-        now_(now),
-        all_(by_age(wait_fors)),
-        waits_in_(ranks.size(), all_, &WaitFor::waiting),
-        awaited_by_(ranks.size(), all_, &WaitFor::awaited),
-        circle_(find_circle()) {
+  Rules(std::span<const WaitFor> wait_fors, std::span<const RankFacts> ranks, TimePoint now)
+      : ranks_(ranks), now_(now), graph_(wait_fors, ranks), all_(graph_.all()) {
     for (const WaitFor* one : all_) first_end_ = std::min(first_end_, end_of(*one));
   }
 
   /// Asks the rules in their order, each about the oldest wait-for first.
   Diagnosis found() const {
-    using Rule = std::optional<Diagnosis> (Graph::*)(std::size_t) const;
-    constexpr std::array<Rule, 7> kRules = {&Graph::lost,   &Graph::mismatch, &Graph::deadlock,
-                                            &Graph::unsent, &Graph::missing,  &Graph::queued,
-                                            &Graph::hung};
+    using Rule = std::optional<Diagnosis> (Rules::*)(std::size_t) const;
+    constexpr std::array<Rule, 7> kRules = {&Rules::lost,   &Rules::mismatch, &Rules::deadlock,
+                                            &Rules::unsent, &Rules::missing,  &Rules::queued,
+                                            &Rules::hung};
     for (const Rule rule : kRules) {
       for (std::size_t at = 0; at < all_.size(); ++at) {
         if (std::optional<Diagnosis> one = (this->*rule)(at)) return std::move(*one);
@@ -168,7 +144,7 @@ class Graph {
   std::optional<Diagnosis> lost(std::size_t at) const {
     const WaitFor& one = *all_[at];
     if (one.lost.empty()) return std::nullopt;
-    return made(State::stuck, Kind::lost, at, one.awaited,
+    return made(one.may_recover ? State::waiting : State::stuck, Kind::lost, at, one.awaited,
                 [&](const Wording& wording) { return wording.text(one.what) + " " + one.lost; });
   }
 
@@ -194,12 +170,15 @@ class Graph {
   }
 
   std::optional<Diagnosis> deadlock(std::size_t at) const {
-    if (circle_.empty() || circle_.front() != at) return std::nullopt;
+    if (graph_.circle().empty() || graph_.circle().front() != at) return std::nullopt;
     Places cause;
-    for (std::size_t i = 0; i < circle_.size(); ++i) {
-      std::ranges::copy(ranks_in_circle(i), std::back_inserter(cause));
+    for (std::size_t i = 0; i < graph_.circle().size(); ++i) {
+      std::ranges::copy(graph_.ranks_in_circle(i), std::back_inserter(cause));
     }
-    return made(State::stuck, Kind::deadlock, at, cause,
+    TimePoint youngest;
+    for (const std::size_t one : graph_.circle()) youngest = std::max(youngest, all_[one]->since);
+    const bool stuck = now_ - youngest >= Diagnosis::kCircle;
+    return made(stuck ? State::stuck : State::waiting, Kind::deadlock, at, cause,
                 [&](const Wording& wording) { return circle_text(wording); });
   }
 
@@ -216,9 +195,9 @@ class Graph {
   /// which nothing is known but who waits comes last.
   enum class End : std::uint8_t { lost_rank, rank, unknown, none };
   End end_of(const WaitFor& one) const {
-    const Places ends = ends_of(one);
+    const Places ends = graph_.ends_of(one);
     const auto is_lost = [this](std::size_t rank) { return ranks_[rank].is_lost(); };
-    if (!one.ending && std::ranges::any_of(ends, is_lost)) {
+    if (!one.may_recover && std::ranges::any_of(ends, is_lost)) {
       return End::lost_rank;
     }
     if (!ends.empty() || one.unnamed > 0) return End::rank;
@@ -230,7 +209,7 @@ class Graph {
     const WaitFor& one = *all_[at];
     const End end = end_of(one);
     if (end == End::none || end != first_end_) return std::nullopt;
-    const Places ends = ends_of(one);
+    const Places ends = graph_.ends_of(one);
     return made(end == End::lost_rank ? State::stuck : State::waiting, Kind::missing, at, ends,
                 [&](const Wording& wording) { return missing_text(one, ends, wording); });
   }
@@ -256,134 +235,21 @@ class Graph {
     });
   }
 
-  static std::vector<const WaitFor*> by_age(std::span<const WaitFor> wait_fors) {
-    std::vector<const WaitFor*> all;
-    for (const WaitFor& one : wait_fors) all.push_back(&one);
-    std::ranges::stable_sort(all, {}, &WaitFor::since);
-    return all;
-  }
-
-  /// Returns the ranks that a wait-for awaits and that wait for nobody. A lost rank holds a
-  /// collective up although it has issued it.
-  Places ends_of(const WaitFor& one) const {
-    Places ends;
-    for (const std::size_t rank : one.awaited) {
-      if (waits_in_[rank].empty() || ranks_[rank].is_lost()) ends.push_back(rank);
-    }
-    if (one.kind != WaitFor::Kind::collective) return ends;
-    for (const std::size_t rank : one.waiting) {
-      if (ranks_[rank].is_lost()) ends.push_back(rank);
-    }
-    return ends;
-  }
-
-  struct Behind {
-    Places wait_fors;  ///< that end only after the first one; the nearest first
-    Places ranks;      ///< that wait in them
-  };
-  Behind behind(std::size_t first) const {
-    Behind found{.wait_fors = {first}, .ranks = {}};
-    std::vector<bool> seen(all_.size());
-    std::vector<bool> waits(ranks_.size());
-    seen[first] = true;
-    for (std::size_t i = 0; i < found.wait_fors.size(); ++i) {
-      const auto size = static_cast<std::ptrdiff_t>(found.wait_fors.size());
-      for (const std::size_t rank : all_[found.wait_fors[i]]->waiting) {
-        if (waits[rank] || ranks_[rank].is_lost()) continue;
-        waits[rank] = true;
-        found.ranks.push_back(rank);
-        for (const std::size_t at : awaited_by_[rank]) {
-          if (!seen[at]) found.wait_fors.push_back(at);
-          seen[at] = true;
-        }
-      }
-      // The result does not depend on the order of the ranks.
-      std::sort(found.wait_fors.begin() + size, found.wait_fors.end());
-    }
-    return found;
-  }
-
-  /// Returns the wait-fors that a circle holds up: all that do not end when those who wait for
-  /// nobody come, then those who waited only for them, and so on.
-  std::vector<bool> held_up() const {
-    std::vector<bool> held(all_.size(), true);
-    Places awaited(all_.size());  // how many have not come
-    Places waits(ranks_.size());  // in how many wait-fors a rank still waits
-    Places come;
-    const auto end = [&](std::size_t at) {
-      held[at] = false;
-      for (const std::size_t rank : all_[at]->waiting) {
-        if (waits[rank] > 0 && --waits[rank] == 0) come.push_back(rank);
-      }
-    };
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (!ranks_[rank].is_lost()) waits[rank] = waits_in_[rank].size();
-      if (waits[rank] == 0) come.push_back(rank);
-    }
-    for (std::size_t at = 0; at < all_.size(); ++at) {
-      awaited[at] = all_[at]->awaited.size();
-      if (awaited[at] == 0) end(at);
-    }
-    while (!come.empty()) {
-      const std::size_t rank = come.back();
-      come.pop_back();
-      for (const std::size_t at : awaited_by_[rank]) {
-        if (--awaited[at] == 0) end(at);
-      }
-    }
-    return held;
-  }
-
-  /// Returns the wait-fors of the circle that holds up the oldest one of those which circles hold
-  /// up; empty if there is none. Each awaits ranks that wait in the next. The oldest is the first.
-  Places find_circle() const {
-    const std::vector<bool> held = held_up();
-    Places waits_in(ranks_.size(), all_.size());  // the oldest one that is held up
-    for (std::size_t at = all_.size(); at-- > 0;) {
-      for (const std::size_t rank : all_[at]->waiting) {
-        if (held[at] && !ranks_[rank].is_lost()) waits_in[rank] = at;
-      }
-    }
-    std::vector<bool> seen(all_.size());
-    Places way;
-    auto at = static_cast<std::size_t>(std::ranges::find(held, true) - held.begin());
-    while (at < all_.size() && !seen[at]) {
-      seen[at] = true;
-      way.push_back(at);
-      std::size_t next = all_.size();
-      for (const std::size_t rank : all_[at]->awaited) next = std::min(next, waits_in[rank]);
-      at = next;
-    }
-    way.erase(way.begin(), std::ranges::find(way, at));
-    std::rotate(way.begin(), std::ranges::min_element(way), way.end());
-    return way;
-  }
-
-  const WaitFor& in_circle(std::size_t i) const { return *all_[circle_[i % circle_.size()]]; }
-
-  /// Returns the ranks that the i-th wait-for of the circle awaits and that wait in the next one.
-  Places ranks_in_circle(std::size_t i) const {
-    Places ranks;
-    std::ranges::set_intersection(in_circle(i).awaited, in_circle(i + 1).waiting,
-                                  std::back_inserter(ranks));
-    std::erase_if(ranks, [this](std::size_t rank) { return ranks_[rank].is_lost(); });
-    return ranks;
-  }
-
   std::string circle_text(Wording wording) const {
-    Places who = ranks_in_circle(circle_.size() - 1);
+    Places who = graph_.ranks_in_circle(graph_.circle().size() - 1);
     std::string text = "deadlock: " + wording.who(who) + wait(who);
-    const std::size_t shown = std::min(circle_.size(), kEdges);
+    const std::size_t shown = std::min(graph_.circle().size(), kEdges);
     for (std::size_t i = 0; i < shown; ++i) {
       if (i > 0) text += format(", which{}", wait(who));
-      const std::string what = wording.text(in_circle(i).what);
-      text += in_circle(i).kind == WaitFor::Kind::key ? " (" + what + ")" : " in " + what;
-      who = ranks_in_circle(i);
-      if (i + 1 == circle_.size()) wording.hosts = false;  // they are named at the beginning
+      const std::string what = wording.text(graph_.in_circle(i).what);
+      text += graph_.in_circle(i).kind == WaitFor::Kind::key ? " (" + what + ")" : " in " + what;
+      who = graph_.ranks_in_circle(i);
+      if (i + 1 == graph_.circle().size())
+        wording.hosts = false;  // they are named at the beginning
       text += " for " + wording.who(who);
     }
-    if (circle_.size() == shown) return text;
-    return text + format("; in all, {} waits form the circle", circle_.size());
+    if (graph_.circle().size() == shown) return text;
+    return text + format("; in all, {} waits form the circle", graph_.circle().size());
   }
 
   /// Names ranks by where they are, the worst first.
@@ -402,7 +268,7 @@ class Graph {
       left -= set.size();
     }
     if (left > 0 && items.size() < wording.sets) {
-      items.push_back(more(left, "rank") + ", which never connected");
+      items.push_back(more(left, "rank"));
       left = 0;
     }
     std::string text;
@@ -418,8 +284,10 @@ class Graph {
     const std::string what = wording.text(one.what);
     if (!ends.empty() || one.unnamed > 0) {
       const std::string awaited = named_by_state(one, ends, wording);
-      return key ? format("{}; {} {}", what, wording.waits(), awaited)
-                 : format("{} waits {}; {}", what, awaited, wording.waits());
+      if (key) return format("{}; {} {}", what, wording.waits(), awaited);
+      const bool launch = one.kind == WaitFor::Kind::launch;
+      const std::string rest = launch ? connected(one.waiting.size()) : wording.waits();
+      return format("{} waits {}; {}", what, awaited, rest);
     }
     const std::string who = wording.who(one.waiting) + wait(one.waiting);
     const std::string text = key ? what + "; " + who : who + " in " + what;
@@ -433,7 +301,7 @@ class Graph {
   template <class Compose>
   Diagnosis made(State state, Kind kind, std::size_t at, const Places& cause,
                  const Compose& compose) const {
-    const Behind chain = behind(at);
+    const WaitGraph::Behind chain = graph_.behind(at);
     Diagnosis out{.state = state, .kind = kind, .since = all_[at]->since};
     out.sentence = fitted(ranks_, compose, chain.ranks);
     for (const std::size_t place : cause) {
@@ -466,11 +334,9 @@ class Graph {
 
   const std::span<const RankFacts> ranks_;
   const TimePoint now_;
-  const std::vector<const WaitFor*> all_;  // the oldest first
-  const WaitForsByRank waits_in_;          // of each rank: the wait-fors in which it waits
-  const WaitForsByRank awaited_by_;        // of each rank: the wait-fors that await it
-  const Places circle_;                    // see find_circle()
-  End first_end_ = End::none;              // of all wait-fors
+  const WaitGraph graph_;
+  const std::vector<const WaitFor*>& all_;  // of graph_, the oldest first
+  End first_end_ = End::none;               // of all wait-fors
 };
 
 }  // namespace
@@ -488,7 +354,7 @@ std::string_view name_of(Diagnosis::Kind kind) {
 
 Diagnosis diagnose(std::span<const WaitFor> wait_fors, std::span<const RankFacts> ranks,
                    TimePoint now) {
-  return Graph(wait_fors, ranks, now).found();
+  return Rules(wait_fors, ranks, now).found();
 }
 
 }  // namespace c10dd

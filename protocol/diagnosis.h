@@ -46,6 +46,9 @@ struct Diagnosis {
   static constexpr std::size_t kEvidence = 16;
   /// A collective that does not end is hung only after this time.
   static constexpr Duration kHung = std::chrono::seconds(30);
+  /// A circle may be of two threads that each hold a rank up for a while. Only after this time it
+  /// is stuck.
+  static constexpr Duration kCircle = std::chrono::seconds(15);
 
   /// Returns whether both say the same, perhaps at another time.
   bool says_the_same(const Diagnosis& other) const {

@@ -19,6 +19,7 @@ struct RankFacts {
     live,             ///< connected, and heard of
     slow,             ///< connected, but it has not reported progress within the time it promised
     never_connected,  ///< no process with this rank has connected
+    not_back,         ///< the same, since the daemon loaded the job: it may have come before
     closed,           ///< its connection has closed; it may return
     silent,           ///< connected, but its heartbeats stopped
     no_answer,        ///< its host does not answer
@@ -66,7 +67,9 @@ struct WaitFor {
   std::vector<IssuedCall> issued = {};  ///< of a collective: two or more if its ranks disagree
   /// Of a collective that all ranks have issued: those whose backend has not begun with it.
   std::vector<std::size_t> queued = {};
-  bool ending = false;  ///< of a launch: most of its ranks have left, so it may end well
+  /// It may go on without those that are lost: most ranks of a launch have left, or a group has
+  /// enough members without them.
+  bool may_recover = false;
   bool unsent = false;  ///< of a receive: the sender has gone on without sending
 };
 

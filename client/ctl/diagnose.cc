@@ -19,7 +19,6 @@ using State = Diagnosis::State;
 
 constexpr double kLongest = 100.0 * 366 * 86400;  // seconds; a longer age is not shown
 constexpr std::size_t kListed = 16;               // of hosts or runs
-constexpr std::string_view kEnded = "ended";      // instead of a state
 
 const json::value* member(const json::value& of, std::string_view name) {
   const json::object* const object = of.if_object();
@@ -129,8 +128,9 @@ RunDiagnosis diagnosis_of(const json::value& run) {
   out.run = line_in(run, "run");
   const json::value* const found = member(run, "diagnosis");
   if (found == nullptr) return out;
-  out.ended = line_in(*found, "state") == kEnded;
-  out.state = out.ended ? State::running : state_in(*found);
+  const std::string word = line_in(*found, "state");
+  if (word == "ended" || word == "idle") out.quiet = word;
+  out.state = out.quiet.empty() ? state_in(*found) : State::running;
   if (!out.state) return out;
   out.kind = line_in(*found, "kind");
   if (*out.state == State::running) return out;
@@ -157,7 +157,7 @@ std::string name_shown(const RunDiagnosis& one) {
 }
 
 std::string state_word(const RunDiagnosis& one) {
-  if (one.ended) return std::string(kEnded);
+  if (!one.quiet.empty()) return one.quiet;
   return one.state ? std::string(name_of(*one.state)) : "";
 }
 

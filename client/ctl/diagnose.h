@@ -28,7 +28,8 @@ inline constexpr int kStuckCode = 2;
 struct RunDiagnosis {
   std::string run = {};                        ///< empty: a run without a name
   std::optional<Diagnosis::State> state = {};  ///< nothing: not known
-  bool ended = false;                ///< all its processes have left; the state is running
+  /// "ended" or "idle" if nobody is connected; then `state` is running.
+  std::string quiet = {};
   std::string kind = {};             ///< as the daemon calls it
   std::optional<double> since = {};  ///< Unix seconds
   std::string sentence = {};         ///< empty if the run is running
@@ -39,7 +40,7 @@ struct RunDiagnosis {
 
   /// Returns whether both say the same, perhaps about another time.
   bool says_the_same(const RunDiagnosis& other) const {
-    return state == other.state && ended == other.ended && kind == other.kind &&
+    return state == other.state && quiet == other.quiet && kind == other.kind &&
            sentence == other.sentence;
   }
 };

@@ -98,13 +98,14 @@ class Pending {
   }
 
   using Id = std::uint64_t;
-  /// Calls f(token, IDs of the waiters in order of their arrival) for each token that has waiters,
-  /// in no particular order.
-  template <class F>
-  void for_each_token(F&& f) const {
-    for (const auto& [token, ids] : by_token_) f(token, ids);
+  /// Returns the waiters of a token, in order of their arrival; null if it has none.
+  const std::set<Id>* waiters_of(const Bytes& token) const {
+    const auto it = by_token_.find(token);
+    return it == by_token_.end() ? nullptr : &it->second;
   }
   const Waiter& at(Id id) const { return waiters_.at(id); }
+  /// All waiters, in order of their arrival.
+  const std::map<Id, Waiter>& all() const { return waiters_; }
 
  private:
   Waiter take(Id id);

@@ -15,8 +15,8 @@ std::string printable_sentence(const std::string& sentence) {
   return printable(sentence, Diagnosis::kSentenceBytes);
 }
 
-/// Returns whether all processes of a run have left. The page shows it until the daemon erases it.
-/// The permanent name space of a job does not end.
+/// Returns whether all processes of a run, none of which is connected, have left. The page shows it
+/// until the daemon erases it. The permanent name space of a job does not end.
 bool has_ended(const core::JobReport& run) {
   return !run.run.empty() && run.stats.sessions_known == 0;
 }
@@ -26,7 +26,7 @@ bool has_ended(const core::JobReport& run) {
 boost::json::object diagnosis_json(const core::JobReport& run,
                                    std::chrono::system_clock::time_point now) {
   const Diagnosis& is = run.diagnosis;
-  if (has_ended(run)) return {{"state", "ended"}};
+  if (run.stats.sessions == 0) return {{"state", has_ended(run) ? "ended" : "idle"}};
   boost::json::object out = {{"state", name_of(is.state)}};
   if (is.state == Diagnosis::State::running) return out;
   const auto since =
@@ -50,7 +50,7 @@ boost::json::object diagnosis_json(const core::JobReport& run,
 }
 
 std::string diagnosis_line(const core::JobReport& run) {
-  if (has_ended(run) || run.diagnosis.state == Diagnosis::State::running) return {};
+  if (run.stats.sessions == 0 || run.diagnosis.state == Diagnosis::State::running) return {};
   return std::string(name_of(run.diagnosis.state)) + ": " +
          printable_sentence(run.diagnosis.sentence) + "\n";
 }

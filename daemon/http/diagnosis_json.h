@@ -14,7 +14,7 @@ class object;
 namespace c10dd::daemon {
 
 /// Returns {"state","kind","since","sentence","ranks","hosts","waiting","evidence"}, or only
-/// {"state"} if the run goes on, or has ended. `since` is in Unix seconds.
+/// {"state"} if the run goes on, or nobody is connected. `since` is in Unix seconds.
 boost::json::object diagnosis_json(const core::JobReport& run,
                                    std::chrono::system_clock::time_point now);
 

@@ -7,13 +7,15 @@
 namespace c10dd::daemon {
 
 std::optional<std::uint64_t> DiagnosisPace::next(const Subject& subject, Diagnosis::State state,
-                                                 Time now) {
+                                                 Time now, const std::vector<Rank>& ranks) {
   Entry& entry = entry_of(subject);
-  if (entry.state == state && now - entry.written < kFold) {
+  const bool others = state == Diagnosis::State::stuck && entry.ranks != ranks;
+  if (entry.state == state && !others && now - entry.written < kFold) {
     ++entry.folded;
     return std::nullopt;
   }
   entry.state = state;
+  entry.ranks = ranks;
   entry.written = now;
   entry.holds = true;
   return std::exchange(entry.folded, 0);

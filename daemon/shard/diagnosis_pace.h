@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "protocol/diagnosis.h"
 
@@ -28,8 +29,10 @@ class DiagnosisPace {
 
   /// Decides about the line of a diagnosis. Returns nothing if the diagnosis is only counted.
   /// Otherwise returns how many were counted since the last line of the subject. A diagnosis whose
-  /// state differs from that of the last line always gets a line.
-  std::optional<std::uint64_t> next(const Subject& subject, Diagnosis::State state, Time now);
+  /// state differs from that of the last line always gets a line, and so does one that is stuck
+  /// because of other ranks.
+  std::optional<std::uint64_t> next(const Subject& subject, Diagnosis::State state, Time now,
+                                    const std::vector<Rank>& ranks = {});
 
   /// Decides about the line that says that a diagnosis does not hold any more. Returns true if the
   /// subject got a line since the last such line.
@@ -38,6 +41,7 @@ class DiagnosisPace {
  private:
   struct Entry {
     Diagnosis::State state = Diagnosis::State::running;  ///< in the last line
+    std::vector<Rank> ranks = {};                        ///< in the last line
     Time written;                                        ///< time of the last line
     std::uint64_t folded = 0;                            ///< counted since the last line
     bool holds = false;  ///< the last line of the subject says that the diagnosis holds

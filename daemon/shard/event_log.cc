@@ -72,7 +72,7 @@ void EventLog::write_diagnosis(const std::string& job, const std::string& run,
                                const core::Diagnosed& diagnosed) {
   const Diagnosis& is = diagnosed.diagnosis;
   const auto folded =
-      diagnoses_.next({job, run, is.kind}, is.state, std::chrono::steady_clock::now());
+      diagnoses_.next({job, run, is.kind}, is.state, std::chrono::steady_clock::now(), is.ranks);
   if (!folded) return;
   log_warn(
       "event=diagnosis job={} run={} state={} kind={} seconds={:.1f} waiting={} ranks={} "

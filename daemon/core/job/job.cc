@@ -102,6 +102,7 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
     return reply.to == from.session && reply.sequence == call.sequence;
   });
   if (out.blocked || step.may_hang || !step.presence.empty()) diagnoses_.wake(now);
+  if (!out.events.empty()) diagnoses_.refresh(now);
   out.revision = revision_;
   // Other operations can change deadlines or sessions although the step is quiet; a watch keeps its
   // key watched for longer.
@@ -145,11 +146,12 @@ Effects Job::tick(TimePoint now) {
   // Runs before time_out(), so that a request whose condition came true in this tick succeeds.
   waits_.release_all_but_status(step);
   diagnoses_.tick(wait_sources(now), out.events);
-  waits_.time_out(step, diagnoses_.current());
+  waits_.time_out(step, diagnoses_.for_time_outs(now));
   settle(step);
   record(step, Ping::op, std::nullopt);
   release(step);
   if (step.may_hang || !step.presence.empty()) diagnoses_.wake(now);
+  if (!out.replies.empty()) diagnoses_.refresh(now);
   out.revision = revision_;
   return out;
 }

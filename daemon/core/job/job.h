@@ -96,10 +96,11 @@ class Job {
   void record(Step& step, const OpInfo& op, const OptionalReply& done);
   void release(Step& step);
   WaitSources wait_sources(TimePoint now) const {
-    return {waits_.pending(), keys_, launch_, {sessions_, barriers_, groups_, now}};
+    return {waits_.pending(), keys_, launch_, {sessions_, barriers_, groups_, now}, loaded_};
   }
 
   Revision revision_;
+  bool loaded_ = false;  // from rows
 
   // The state of the job. All parts are stored as rows, except reservations_, launch_, ledger_,
   // call_board_ and diagnoses_.

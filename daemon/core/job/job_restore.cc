@@ -60,7 +60,8 @@ Result<void> Job::resume(TimePoint now) {
   if (Result<void> good = groups_.resume(revision_, now); !good) return good;
   for (const SessionId& member : groups_.members()) sessions_.expect(member);
   sessions_.resume(now);  // after the last expect()
-  if (revision_ > 0) diagnoses_.resume(now);
+  loaded_ = revision_ > 0;
+  if (loaded_) diagnoses_.resume(now);
   lifetimes_.resume(now);
   history_.resume(now);
   newest = std::max(newest, barriers_.newest());

@@ -2,33 +2,59 @@
 #include "daemon/core/reports/awaited_keys.h"
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
+#include <unordered_set>
 #include <variant>
 
 #include "daemon/core/waiting/step.h"
 
 namespace c10dd::core {
+namespace {
 
-std::vector<AwaitedKey> awaited_keys(const Pending& pending) {
-  std::vector<AwaitedKey> all;
-  pending.for_each_token([&](const Bytes& token, const std::set<Pending::Id>& waiters) {
-    // All waiters of a token wait for the same thing, except that several kinds of requests wait
-    // for a key.
-    const Request& request = pending.at(*waiters.begin()).request;
-    if (const auto* const counter = std::get_if<WaitCounter>(&request)) {
-      all.push_back({counter->key.str(), counter->at_least, false, &waiters});
-    } else if (const auto* const pop = std::get_if<QueuePop>(&request)) {
-      all.push_back({pop->key, std::nullopt, true, &waiters});
-    } else if (token.front() == kKeyToken &&
-               (std::holds_alternative<Get>(request) || std::holds_alternative<Wait>(request) ||
-                std::holds_alternative<MultiGet>(request))) {
-      all.push_back({token.substr(1), std::nullopt, false, &waiters});
+/// Returns what a token stands for; nothing if it is not that of a key, a counter or a queue.
+std::optional<AwaitedKey> awaited_by(const Request& request, const Bytes& token) {
+  AwaitedKey one;
+  if (const auto* const counter = std::get_if<WaitCounter>(&request)) {
+    one.key = counter->key.view();
+    one.at_least = counter->at_least;
+  } else if (const auto* const pop = std::get_if<QueuePop>(&request)) {
+    one.key = pop->key;
+    one.item = true;
+  } else if (std::holds_alternative<Get>(request) || std::holds_alternative<Wait>(request) ||
+             std::holds_alternative<MultiGet>(request)) {
+    one.key = std::string_view(token).substr(1);
+  } else {
+    return std::nullopt;
+  }
+  return one;
+}
+
+}  // namespace
+
+AwaitedKeys awaited_keys(const Pending& pending) {
+  AwaitedKeys found;
+  std::unordered_set<std::string_view> seen;  // looked up only
+  std::size_t looked = 0;
+  for (const auto& [id, waiter] : pending.all()) {
+    for (const Bytes& token : waiter.tokens) {
+      if (++looked > AwaitedKeys::kLooked) {
+        found.complete = false;
+        break;
+      }
+      const std::set<Pending::Id>* const waiters = pending.waiters_of(token);
+      if (waiters == nullptr || !seen.insert(token).second) continue;
+      std::optional<AwaitedKey> one = awaited_by(waiter.request, token);
+      if (!one) continue;
+      one->waiters = waiters;
+      found.keys.push_back(*one);
     }
-  });
-  std::ranges::sort(all, [](const AwaitedKey& a, const AwaitedKey& b) {
+    if (!found.complete) break;
+  }
+  std::ranges::sort(found.keys, [](const AwaitedKey& a, const AwaitedKey& b) {
     return std::tie(a.key, a.at_least, a.item) < std::tie(b.key, b.at_least, b.item);
   });
-  return all;
+  return found;
 }
 
 }  // namespace c10dd::core

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "daemon/core/pending.h"
@@ -14,15 +15,22 @@ namespace c10dd::core {
 
 /// A key for which requests wait.
 struct AwaitedKey {
-  Bytes key;
+  std::string_view key;                  ///< valid until Pending changes
   std::optional<std::int64_t> at_least;  ///< they wait for this number; nothing: for a value
   bool item = false;                     ///< they wait for an item of a queue
   /// Those that wait, in order of their arrival. Never null. Valid until Pending changes.
   const std::set<Pending::Id>* waiters = nullptr;
 };
 
-/// Returns the keys that are awaited, in order of keys and numbers. The cost depends on their
-/// number, and not on the number of requests that wait for each.
-std::vector<AwaitedKey> awaited_keys(const Pending& pending);
+struct AwaitedKeys {
+  /// How many tokens of blocked requests are looked at, beginning with the oldest request.
+  static constexpr std::size_t kLooked = 65'536;
+
+  std::vector<AwaitedKey> keys;  ///< in order of keys and numbers
+  bool complete = true;          ///< whether all blocked requests were looked at
+};
+
+/// Returns the keys that are awaited.
+AwaitedKeys awaited_keys(const Pending& pending);
 
 }  // namespace c10dd::core

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/core/reports/launch_waits.h"
+
 namespace c10dd::core {
 namespace {
 
@@ -60,8 +62,13 @@ void Diagnoses::tick(const WaitSources& sources, std::vector<Event>& events) {
   next_.reset();
   looked_ = now;
   JobWaits found = wait_fors(sources);
-  const auto ranks = static_cast<std::int64_t>(found.ranks.size() / kRanks);
-  period_ = kPeriod * (1 + ranks);
+  std::size_t work = found.ranks.size() + sources.launch.noted();
+  bool only_keys = true;
+  for (const WaitFor& one : found.wait_fors) {
+    work += one.waiting.size() + one.awaited.size();
+    only_keys = only_keys && one.kind == WaitFor::Kind::key;
+  }
+  period_ = kPeriod * (1 + static_cast<std::int64_t>(work / kWork));
   const bool quiet = is_quiet(sources.everybody.sessions, now);
   const bool begins = sources.launch.here() > 0 && now - sources.launch.newest() < kLeftFor;
   const bool ends = sources.launch.gone() > 0;
@@ -70,21 +77,30 @@ void Diagnoses::tick(const WaitSources& sources, std::vector<Event>& events) {
   if (!quiet) diagnosis = diagnose(relevant(found, now), found.ranks, now);
   change(std::move(diagnosis), now, events);
   if (goes_on) return;
+  const Duration longest = only_keys ? kLongestOfKeys : kLongest;
   const bool found_none = current_.kind == Diagnosis::Kind::none;
-  look_at(now + (found_none ? kPeriod : std::min((now - changed_) / kShare, kLongest)));
+  look_at(now + (found_none ? kPeriod : std::min<Duration>((now - changed_) / kShare, longest)));
 }
 
 void Diagnoses::change(Diagnosis found, TimePoint now, std::vector<Event>& events) {
   if (found.says_the_same(current_)) return;
   changed_ = now;
-  const bool was_one = current_.kind != Diagnosis::Kind::none;
-  if (was_one && found.kind != current_.kind) {
-    events.emplace_back(DiagnosisEnded{current_.kind, now - current_.since});
+  if (found.kind != current_.kind) {
+    if (current_.kind != Diagnosis::Kind::none) {
+      events.emplace_back(DiagnosisEnded{current_.kind, now - began_});
+    }
+    began_ = found.since;
   }
-  current_ = std::move(found);
+  began_ = std::min(began_, found.since);
+  previous_ = std::exchange(current_, std::move(found));
   if (current_.kind != Diagnosis::Kind::none) {
     events.emplace_back(Diagnosed{current_, now - current_.since});
   }
+}
+
+const Diagnosis& Diagnoses::for_time_outs(TimePoint now) const {
+  const bool was_worse = previous_.state > current_.state && now - changed_ < 2 * kPeriod;
+  return was_worse ? previous_ : current_;
 }
 
 }  // namespace c10dd::core

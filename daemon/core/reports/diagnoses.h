@@ -19,15 +19,22 @@ class Diagnoses {
   static constexpr Duration kPeriod = std::chrono::milliseconds(500);
   /// After the job was loaded, its clients have this time to connect.
   static constexpr Duration kReturn = std::chrono::milliseconds(2500);
-  /// A job with more ranks than this is looked at less often, in proportion to their number.
-  static constexpr std::size_t kRanks = 8'192;
+  /// A look with more work than this, in entries of lists, is followed by a longer pause, in
+  /// proportion to the work.
+  static constexpr std::size_t kWork = 65'536;
   /// A diagnosis that has not changed for some time is looked at again after this part of it, or
-  /// this time, unless somebody comes, leaves or begins to wait.
+  /// this time, unless somebody comes, leaves, begins to wait or ends a wait.
   static constexpr int kShare = 64;
-  static constexpr Duration kLongest = std::chrono::minutes(2);
+  static constexpr Duration kLongest = std::chrono::seconds(5);
+  /// The same for one in which only keys are awaited, of which no heartbeat tells anything.
+  static constexpr Duration kLongestOfKeys = std::chrono::minutes(2);
 
   /// Notes that somebody may have begun to wait at `now`.
   void wake(TimePoint now) { look_at(now + kOld); }
+  /// Notes that waits have ended, so that the diagnosis may be out of date.
+  void refresh(TimePoint now) {
+    if (current_.kind != Diagnosis::Kind::none) look_at(now);
+  }
   /// Notes that the job was loaded from rows.
   void resume(TimePoint now) { quiet_until_ = now + kReturn; }
 
@@ -36,6 +43,9 @@ class Diagnoses {
   std::optional<TimePoint> next_deadline() const { return next_; }
 
   const Diagnosis& current() const { return current_; }
+  /// Returns the diagnosis for requests that time out at `now`. The first of them may have
+  /// dissolved what the others still suffer from.
+  const Diagnosis& for_time_outs(TimePoint now) const;
 
  private:
   void look_at(TimePoint when);
@@ -48,6 +58,8 @@ class Diagnoses {
   TimePoint changed_;                     // when the diagnosis changed last
   std::optional<TimePoint> quiet_until_;  // set until the sessions are back
   Diagnosis current_;
+  TimePoint began_;     // of the first diagnosis since the kind changed
+  Diagnosis previous_;  // before the last change
 };
 
 }  // namespace c10dd::core

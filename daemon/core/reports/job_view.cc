@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/core/reports/awaited_keys.h"
+#include "daemon/core/reports/launch_waits.h"
 #include "daemon/core/reports/wait_fors.h"
 #include "daemon/core/torch/rank_keys.h"
 
@@ -39,14 +40,14 @@ JobView view(const WaitSources& sources) {
   const TimePoint now = sources.everybody.now;
   JobView all;
   all.barriers = unfinished(sources.everybody);
-  std::vector<AwaitedKey> awaited = awaited_keys(sources.pending);
+  std::vector<AwaitedKey> awaited = awaited_keys(sources.pending).keys;
   if (awaited.size() > JobView::kWaits) {
     all.more_waits = awaited.size() - JobView::kWaits;
     keep_most(awaited);
   }
   for (const AwaitedKey& one : awaited) {
     KeyWait wait;
-    wait.key = one.key;
+    wait.key = Bytes(one.key);
     wait.at_least = one.at_least;
     wait.waiters = one.waiters->size();
     if (!wait.at_least) wait.rank = rank_of_key(wait.key);
@@ -63,6 +64,7 @@ JobView view(const WaitSources& sources) {
   }
   const LaunchRanks::Told& told = sources.launch.told(sources.keys);
   all.ranks = told.ranks;
+  all.ranks.insert(told.nodes.begin(), told.nodes.end());
   all.trainers = told.trainers;
   all.world_size = world_size(told, sessions);
   all.differing = told.differing;

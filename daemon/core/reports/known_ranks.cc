@@ -83,7 +83,7 @@ std::size_t KnownRanks::of_rank(Rank rank) {
   if (const LaunchRanks::Process* const process = launch_.of_rank(rank)) {
     return of_process(*process);
   }
-  RankFacts facts{.rank = rank, .state = State::never_connected};
+  RankFacts facts{.rank = rank, .state = loaded_ ? State::not_back : State::never_connected};
   if (const Departed* const departed = sessions_.departed(rank)) {
     facts.host = departed->host;
     facts.pid = departed->pid;

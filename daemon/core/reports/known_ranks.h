@@ -19,8 +19,8 @@ namespace c10dd::core {
 class KnownRanks {
  public:
   KnownRanks(const Sessions& sessions, const Groups& groups, const LaunchRanks& launch,
-             TimePoint now)
-      : sessions_(sessions), groups_(groups), launch_(launch), now_(now) {}
+             TimePoint now, bool loaded)
+      : sessions_(sessions), groups_(groups), launch_(launch), now_(now), loaded_(loaded) {}
 
   /// Returns the place of a session's process in facts(). A session that has ended is gone. `rank`
   /// is the rank of the process where nothing else tells it.
@@ -42,6 +42,7 @@ class KnownRanks {
   const Groups& groups_;
   const LaunchRanks& launch_;
   const TimePoint now_;
+  const bool loaded_;  // see WaitSources::loaded
   std::vector<RankFacts> facts_;
   std::vector<std::size_t> by_rank_;  // place + 1; 0: not listed
   std::map<std::tuple<std::string, std::uint64_t, SessionId>, std::size_t> by_process_;

@@ -17,6 +17,7 @@ struct WaitSources {
   const KeySpace& keys;
   const LaunchRanks& launch;
   Everybody everybody;
+  bool loaded = false;  ///< the job was loaded from rows, so ranks may have come before
 };
 
 struct JobWaits {
@@ -24,14 +25,7 @@ struct JobWaits {
   std::vector<RankFacts> ranks;
 };
 
-/// Returns who waits for whom now. A rank of a launch that has left counts only after kLeftFor,
-/// because the ranks of a launch that ends well leave one after the other.
+/// Returns who waits for whom now. The work is bounded: see WaitForList.
 JobWaits wait_fors(const WaitSources& sources);
-
-inline constexpr Duration kLeftFor = std::chrono::seconds(2);
-
-/// Returns the number of ranks, if it is known: as LaunchRanks::Told has it, or as a session's
-/// label or a barrier of TCPStore names it.
-std::optional<std::uint64_t> world_size(const LaunchRanks::Told& told, const Sessions& sessions);
 
 }  // namespace c10dd::core

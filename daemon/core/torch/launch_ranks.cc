@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "daemon/core/torch/rank_keys.h"
+#include "protocol/limits.h"
 
 namespace c10dd::core {
 namespace {
@@ -24,8 +25,13 @@ bool may_tell(std::string_view key) {
 
 }  // namespace
 
-bool of_all_ranks(std::string_view rank_key) {
-  return rank_key.find("default_pg/0/") != std::string_view::npos;
+std::optional<Rank> job_rank_of_key(std::string_view key) {
+  const auto rank = agent_key(key) ? std::nullopt : rank_of_key(key);
+  if (!rank || *rank >= limits::kWorldSize) return std::nullopt;
+  if (key.find("default_pg/") != std::string_view::npos) {
+    return key.find("default_pg/0/") != std::string_view::npos ? rank : std::nullopt;
+  }
+  return key.substr(key.rfind('/') + 1).starts_with("rank_") ? std::nullopt : rank;
 }
 
 // ---- processes ---------------------------------------------------------------------------------
@@ -61,6 +67,7 @@ void LaunchRanks::ended(const SessionId& id, Ending ending, TimePoint now) {
     left_.insert(entry->first);
     return;
   }
+  if (counts && here_ > 0) ++forgotten_;
   if (process.rank) ranks_.erase(*process.rank);
   processes_.erase(entry);
   if (here_ == 0) forget_left();
@@ -73,6 +80,7 @@ void LaunchRanks::forget_left() {
     processes_.erase(entry);
   }
   left_.clear();
+  forgotten_ = 0;
 }
 
 const LaunchRanks::Process* LaunchRanks::of_session(const SessionId& id) const {
@@ -100,7 +108,8 @@ bool LaunchRanks::key_set(std::string_view key, std::string_view value, const Se
   const bool counted = process.counts();
   if (joins) process.joined = true;
   if (dumps) note_dump(process, value, now);
-  if (noted && !agent_key(key)) take_rank(entry, key);
+  if (noted && agent_key(key)) process.agent = true;
+  if (noted) take_rank(entry, key);
   if (counted || !process.counts()) return dumps;
   ++here_;
   newest_ = now;
@@ -119,16 +128,11 @@ void LaunchRanks::note_dump(Process& process, std::string_view value, TimePoint 
   if (rank >= 0) process.gave_up_as = static_cast<Rank>(rank);
 }
 
-/// Gives a process the rank of a key that it has set. Its first key decides, because it is that of
-/// the group of all ranks. Another process loses the rank only by a key of this group.
+/// Gives a process the rank of a key that it has set. Its first key decides.
 void LaunchRanks::take_rank(Entry process, std::string_view key) {
-  const auto rank = rank_of_key(key);
+  const auto rank = job_rank_of_key(key);
   if (!rank || process->second.rank) return;
-  const auto holder = ranks_.find(*rank);
-  if (holder != ranks_.end()) {
-    if (!of_all_ranks(key) && !holder->second->second.has_left()) return;
-    lose_rank(holder->second);
-  }
+  if (const auto holder = ranks_.find(*rank); holder != ranks_.end()) lose_rank(holder->second);
   process->second.rank = *rank;
   ranks_.emplace(*rank, process);
 }
@@ -147,8 +151,11 @@ void LaunchRanks::lose_rank(Entry process) {
 
 bool LaunchRanks::note_key(std::string_view key) {
   if (!may_tell(key) || (!agent_key(key) && !rank_of_key(key))) return false;
+  if (key.size() > kKeyBytes) return false;
   told_.reset();
-  if (keys_.size() < kKeys) keys_.emplace(key);
+  if (key_bytes_ + key.size() <= kAllKeyBytes && keys_.emplace(key).second) {
+    key_bytes_ += key.size();
+  }
   return true;
 }
 
@@ -156,6 +163,7 @@ void LaunchRanks::key_removed(std::string_view key) {
   if (!may_tell(key)) return;
   const auto found = keys_.find(key);
   if (found == keys_.end()) return;
+  key_bytes_ -= found->size();
   keys_.erase(found);
   told_.reset();
 }
@@ -167,9 +175,11 @@ const LaunchRanks::Told& LaunchRanks::told(const KeySpace& keys) const {
   for (const Bytes& key : keys_) {
     const KeySpace::StoredValue* const stored = keys.find(key);
     if (stored == nullptr) continue;
-    if (const auto rank = rank_of_key(key)) {
-      told_->ranks.insert(*rank);
-      told_->trainers = told_->trainers || !agent_key(key);
+    if (const auto node = agent_key(key)) {
+      if (node->kind == AgentKey::Kind::size) told_->nodes.insert(node->node);
+    } else {
+      told_->trainers = told_->trainers || rank_of_key(key);
+      if (const auto rank = job_rank_of_key(key)) told_->ranks.insert(*rank);
     }
     world.look_at(key, *stored);
   }
@@ -189,10 +199,13 @@ AuditResult LaunchRanks::audit(const Sessions& sessions) const {
     left += process.has_left();
     ranks += process.rank.has_value();
   }
+  std::size_t bytes = 0;
+  for (const Bytes& key : keys_) bytes += key.size();
   return first_difference({differ("sessions of processes of a launch", sessions_.size(), open),
                            differ("connected processes of a launch", here_, here),
                            differ("processes that have left a launch", left_.size(), left),
-                           differ("ranks of processes of a launch", ranks_.size(), ranks)});
+                           differ("ranks of processes of a launch", ranks_.size(), ranks),
+                           differ("bytes of keys that tell ranks", key_bytes_, bytes)});
 }
 
 }  // namespace c10dd::core

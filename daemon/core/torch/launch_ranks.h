@@ -27,6 +27,7 @@ class LaunchRanks {
     std::uint64_t pid = 0;                 ///< 0: not known; then each session counts as a process
     std::optional<Rank> rank = {};         ///< that of the first rank's key that it has set
     bool joined = false;                   ///< it was counted in init/, as each rank and agent is
+    bool agent = false;                    ///< it is an agent of torchrun
     bool gave_up = false;                  ///< it has set exception_dump
     std::optional<Rank> gave_up_as = {};   ///< the rank in that key, if `rank` is not known
     std::set<SessionId> sessions = {};     ///< that are open
@@ -63,7 +64,8 @@ class LaunchRanks {
 
   /// What the keys and their values tell.
   struct Told {
-    std::set<Rank> ranks = {};                     ///< whose keys are set
+    std::set<Rank> ranks = {};                     ///< of the job, whose keys are set
+    std::set<Rank> nodes = {};                     ///< whose agents have set their keys
     bool trainers = false;                         ///< not all of these keys are of agents
     std::optional<std::uint64_t> world_size = {};  ///< WorldSize::found()
     WorldSize::Told differing = {};                ///< WorldSize::differing()
@@ -71,10 +73,17 @@ class LaunchRanks {
   /// Reads the noted keys if one has changed since the last call.
   const Told& told(const KeySpace& keys) const;
 
+  /// Returns how many of those that have left are not in processes(), since somebody has left
+  /// first.
+  std::size_t forgotten() const { return forgotten_; }
+  /// Returns how many keys are noted, which told() may have to read.
+  std::size_t noted() const { return keys_.size(); }
+
   AuditResult audit(const Sessions& sessions) const;
 
-  static constexpr std::size_t kKeys = 1'048'576;  // further keys are not noted
-  static constexpr std::size_t kLeft = 1'024;      // processes that have left; the first are kept
+  static constexpr std::size_t kKeyBytes = 512;                  // a longer key is not noted
+  static constexpr std::size_t kAllKeyBytes = 16 * 1024 * 1024;  // further keys are not noted
+  static constexpr std::size_t kLeft = 1'024;  // processes that have left; the first are kept
 
  private:
   using Entry = std::map<ProcessId, Process>::iterator;
@@ -91,11 +100,15 @@ class LaunchRanks {
   std::set<ProcessId> left_;  // of processes_, those that have left
   std::size_t here_ = 0;
   TimePoint newest_;
+  std::size_t forgotten_ = 0;
   std::set<Bytes, std::less<>> keys_;  // that tell a rank or the number of ranks
+  std::size_t key_bytes_ = 0;          // of keys_
   mutable std::optional<Told> told_;
 };
 
-/// Returns whether a rank's key is of the group of all ranks, so that its rank is that in the job.
-bool of_all_ranks(std::string_view rank_key);
+/// Returns the rank of the job that sets this key, if the key is that of a rank, and not of a node
+/// or of a smaller group, whose ranks have numbers of their own. Where the name of the group is not
+/// part of the key, all rank's keys count, but for those that only end with rank_RANK.
+std::optional<Rank> job_rank_of_key(std::string_view key);
 
 }  // namespace c10dd::core

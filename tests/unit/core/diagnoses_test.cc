@@ -70,13 +70,16 @@ TEST_F(DiagnosesTest, NameARankWhoseConnectionHasClosed) {
 }
 
 TEST_F(DiagnosesTest, FollowTheChainToTheRankForWhichAllWait) {
-  for (std::uint64_t n = 1; n <= 4; ++n) open(n);
-  ask(1, barrier("a", 0, 2));  // waits for rank 1
+  for (std::uint64_t n = 1; n <= 3; ++n) open(n);
+  ask(1, barrier("a", 0, 3));  // waits for ranks 1 and 2
   now_ += 100ms;
   ask(2, barrier("b", 1, 3));  // waits for ranks 0 and 2; rank 0 waits in "a": a circle
-  pass(2s, {1, 2, 3, 4});
+  pass(2s, {1, 2, 3});
   EXPECT_EQ(name_of(diagnosis().kind), "deadlock");
+  EXPECT_EQ(state(), "waiting") << "two threads may hold each other's ranks up for a while";
   EXPECT_EQ(diagnosis().ranks, (std::vector<Rank>{0, 1}));
+  pass(15s, {1, 2, 3});
+  EXPECT_EQ(state(), "stuck");
 }
 
 TEST_F(DiagnosesTest, LeaveTheWaitsOfAJobThatGoesOnAlone) {
@@ -92,7 +95,7 @@ TEST_F(DiagnosesTest, LeaveTheWaitsOfAJobThatGoesOnAlone) {
 
 TEST_F(DiagnosesTest, EndTheTextOfATimeOut) {
   for (std::uint64_t n = 1; n <= 3; ++n) open(n);
-  ask(1, barrier("a", 0, 2, 5s));
+  ask(1, barrier("a", 0, 3, 5s));
   ask(2, barrier("b", 1, 3, 10min));
   pass(2s, {1, 2, 3});
   const std::string said = sentence();
@@ -119,7 +122,7 @@ TEST_F(DiagnosesTest, SayThatAGenerationIsLost) {
   ask(1, join(policy, 1));
   pass(2s, {1});
   EXPECT_EQ(state() + ": " + sentence(),
-            "waiting: rendezvous of group \"world\" waits for 1 more rank, which never connected; "
+            "waiting: rendezvous of group \"world\" waits for 1 more rank; "
             "1 rank waits");
 }
 
@@ -163,8 +166,12 @@ TEST_F(DiagnosesTest, NameARankThatHasLeftItsLaunch) {
   pass(1900ms);
   EXPECT_TRUE(told_.empty());
   pass(600ms);
-  EXPECT_EQ(state() + ": " + sentence(),
-            "stuck: the launch waits for rank 2 on host-3 (pid 103), which has left; 3 ranks wait");
+  EXPECT_EQ(
+      state() + ": " + sentence(),
+      "waiting: the launch waits for rank 2 on host-3 (pid 103), which has left; 3 others are "
+      "connected");
+  pass(14s);
+  EXPECT_EQ(state(), "stuck") << "a launch that ends well has ended by then";
   // The others end, too: nothing is left to say.
   drop(1);
   drop(2);
@@ -196,7 +203,7 @@ TEST_F(DiagnosesTest, CountTheRanksThatHaveNotComeToALaunchOfKnownSize) {
   }
   pass(3s);  // with NCCL nobody waits in the store, and the keys tell no rank
   EXPECT_EQ(state() + ": " + sentence(),
-            "waiting: the launch waits for 1 more rank, which never connected; 3 processes wait");
+            "waiting: the launch waits for 1 more rank; 3 others are connected");
   open_stock(4);
   pass(2s);
   EXPECT_EQ(state(), "running");
@@ -212,6 +219,95 @@ TEST_F(DiagnosesTest, NameTheOnlyProcessThatCanBeTheRank) {
   EXPECT_EQ(sentence(),
             "key \"/default_pg/0//cpu//0/1\" is not set; 1 rank waits for rank 1 on host-2 (pid "
             "102), which is connected, but has not set it");
+}
+
+// ---- what goes on by itself
+// ----------------------------------------------------------------------
+
+TEST_F(DiagnosesTest, BlameNobodyInABarrierWhoseRanksHaveTheirOwnNumbers) {
+  for (std::uint64_t n = 1; n <= 5; ++n) open(n);
+  ask(1, barrier("tp", 0, 2));  // with the rank 4 of the job
+  ask(2, barrier("dp", 1, 2));  // with the rank 3
+  pass(2s, {1, 2, 3, 4, 5});
+  EXPECT_EQ(name_of(diagnosis().kind), "missing");
+  EXPECT_TRUE(diagnosis().ranks.empty()) << sentence();
+}
+
+TEST_F(DiagnosesTest, DoNotCountACancelledBarrierAsAWait) {
+  for (std::uint64_t n = 1; n <= 2; ++n) open(n);
+  ask(1, barrier("a", 0, 2));
+  ask(1, Cancel{.sequence = sequence_});
+  ask(2, barrier("b", 1, 2));
+  pass(2s, {1, 2});
+  EXPECT_EQ(name_of(diagnosis().kind), "missing") << sentence();
+  EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{0});
+}
+
+TEST_F(DiagnosesTest, LeaveAGroupAloneWhoseMembersWorkInAnotherOne) {
+  const RendezvousPolicy policy{.min = 2, .max = 2};
+  for (std::uint64_t n = 1; n <= 2; ++n) {
+    open(n, -1);
+    ask(n, join(policy));
+  }
+  open(3, -1);
+  Leave leave;
+  leave.group = "world";
+  ask(2, leave);
+  Join other = join(policy);
+  other.group = "next";
+  ask(1, other);
+  ask(3, other);
+  pass(1min, {1, 2, 3});
+  EXPECT_EQ(state(), "running") << sentence();
+}
+
+TEST_F(DiagnosesTest, DoNotAccuseAClientOfALaunchThatOnlyUsesItsStore) {
+  for (std::uint64_t n = 1; n <= 3; ++n) {
+    open_stock(n);
+    ask(n, Set{.key = "/default_pg/0//cpu//0/" + std::to_string(n - 1),
+               .value = Bytes(154 + 8 * 3, 'v')});
+  }
+  open_stock(9);
+  drop(9);
+  pass(1h);
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(DiagnosesTest, TakeAgentsForNoRanks) {
+  for (std::uint64_t n = 1; n <= 2; ++n) {
+    open_stock(n);
+    ask(n, Set{.key = "/none/torchelastic/role_info/" + std::to_string(n - 1), .value = "{}"});
+  }
+  for (std::uint64_t n = 11; n <= 18; ++n) open_stock(n);
+  ask(11, Set{.key = "/default_pg/0//cuda//0", .value = "id"});
+  drop(15);
+  pass(3s);
+  EXPECT_EQ(sentence(),
+            "the launch waits for a process on host-15 (pid 115), which has left; 7 others are "
+            "connected");
+  for (std::uint64_t n = 11; n <= 18; ++n) drop(n);  // the agents start them again
+  pass(20s);
+  EXPECT_EQ(state(), "running") << sentence();
+}
+
+TEST_F(DiagnosesTest, SayNothingOfAListenerThatDoesOtherThings) {
+  open(1);
+  ask(1, Get{.key = "shutdown", .timeout = 10min});
+  for (int i = 0; i < 100; ++i) {
+    pass(500ms, {1});
+    ask(1, Set{.key = "progress", .value = std::to_string(i)});
+  }
+  EXPECT_LE(told_.size(), 2U) << "only until it was seen to go on";
+  EXPECT_EQ(state(), "running");
+}
+
+TEST_F(DiagnosesTest, BoundTheWorkForBarriersOfManyUnknownRanks) {
+  open(1);
+  for (int i = 0; i < 1'000; ++i) {
+    ask(1, barrier("b" + std::to_string(i), 0, limits::kWorldSize));
+  }
+  pass(3s, {1});
+  EXPECT_EQ(state(), "waiting");
 }
 
 TEST_F(DiagnosesTest, NameARankThatHasGivenUp) {

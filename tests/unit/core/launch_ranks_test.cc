@@ -168,7 +168,8 @@ TEST_F(LaunchRanksTest, CountAgentsButGiveThemNoRank) {
   join(1);
   set(1, "/none/torchelastic/role_info/0", R"({"local_world_size": 2})");
   EXPECT_EQ(ranks_.of_rank(0), nullptr);
-  EXPECT_EQ(ranks_.told(keys_).ranks, std::set<Rank>{0});
+  EXPECT_TRUE(ranks_.told(keys_).ranks.empty());
+  EXPECT_EQ(ranks_.told(keys_).nodes, std::set<Rank>{0});
   EXPECT_FALSE(ranks_.told(keys_).trainers);
 }
 

@@ -50,12 +50,12 @@ struct DiagnosedJob {
                    const Places& awaited) {
     return add(In::barrier, "barrier " + name, began, waiting, awaited);
   }
-  Diagnosis found(Duration now = 10s) const { return diagnose(wait_fors, ranks, kStart + now); }
+  Diagnosis found(Duration now = 20s) const { return diagnose(wait_fors, ranks, kStart + now); }
   std::string sentence() const { return found().sentence; }
   /// Returns the ranks that are the cause, and how many wait for them: "[17] 4095".
   std::string cause() const { return fold(found().ranks) + " " + std::to_string(found().waiting); }
   /// Returns "STATE KIND CAUSE: SENTENCE".
-  std::string text(Duration now = 10s) const {
+  std::string text(Duration now = 20s) const {
     const Diagnosis one = found(now);
     return std::string(name_of(one.state)) + " " + std::string(name_of(one.kind)) + " " + cause() +
            ": " + one.sentence;

@@ -142,12 +142,12 @@ TEST(Diagnosis, CountsRanksOfWhichNothingIsKnown) {
   DiagnosedJob job(4);
   WaitFor& one = job.add(In::launch, "it", 1s, {0, 1, 2}, {});
   one.unnamed = 1;
-  EXPECT_EQ(job.sentence(), "it waits for 1 more rank, which never connected; 3 ranks wait");
+  EXPECT_EQ(job.sentence(), "it waits for 1 more rank; 3 others are connected");
   one.unnamed = 5;
   one.awaited = {3};
   EXPECT_EQ(job.text(),
             "waiting missing [3] 3: it waits for rank 3, which is connected, but has not arrived, "
-            "and for 5 more ranks, which never connected; 3 ranks wait");
+            "and for 5 more ranks; 3 others are connected");
   EXPECT_EQ(job.found().evidence, Texts{"it: ranks [0-2] wait for rank 3 and 5 more ranks"});
 }
 
@@ -193,14 +193,16 @@ TEST(Diagnosis, CountsProcessesIfRanksAreNotKnown) {
   for (const std::size_t i : {1, 2, 3}) job.ranks[i] = {{}, "n", i, Is::left, ""};
   job.ranks[1].state = Is::live;
   WaitFor& one = job.add(In::launch, "x", 1s, {0, 1}, {2, 3});
-  EXPECT_EQ(job.sentence(), "x waits for 2 processes on n, which have left; 2 processes wait");
+  EXPECT_EQ(job.sentence(),
+            "x waits for 2 processes on n, which have left; 2 others are connected");
   EXPECT_EQ(job.found().hosts, Texts{"n"});
   job.ranks[2].rank = job.ranks[3].rank = 5;  // an old and a new process
   EXPECT_TRUE(job.sentence().starts_with("x waits for rank 5 on n,")) << job.sentence();
   job.ranks[3].rank.reset();
   one.waiting = {1};
   one.awaited = {3};
-  EXPECT_EQ(job.sentence(), "x waits for a process on n (pid 3), which has left; 1 process waits");
+  EXPECT_EQ(job.sentence(),
+            "x waits for a process on n (pid 3), which has left; 1 other is connected");
 }
 
 constexpr Kind kAllKinds[] = {Kind::lost,    Kind::mismatch, Kind::deadlock, Kind::unsent,
