@@ -24,7 +24,7 @@ struct AwaitedKey {
 
 struct AwaitedKeys {
   /// How many tokens of blocked requests are looked at, beginning with the oldest request.
-  static constexpr std::size_t kLooked = 65'536;
+  static constexpr std::size_t kLooked = 16'384;
 
   std::vector<AwaitedKey> keys;  ///< in order of keys and numbers
   bool complete = true;          ///< whether all blocked requests were looked at

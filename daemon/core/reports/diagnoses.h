@@ -21,7 +21,7 @@ class Diagnoses {
   static constexpr Duration kReturn = std::chrono::milliseconds(2500);
   /// A look with more work than this, in entries of lists, is followed by a longer pause, in
   /// proportion to the work.
-  static constexpr std::size_t kWork = 65'536;
+  static constexpr std::size_t kWork = 16'384;
   /// A diagnosis that has not changed for some time is looked at again after this part of it, or
   /// this time, unless somebody comes, leaves, begins to wait or ends a wait.
   static constexpr int kShare = 64;
