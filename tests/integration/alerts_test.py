@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The alerts of dashboards/alerts.yaml: promtool accepts them, each fires when it has to and with the
-sentence of the diagnosis, and each has a page that says what to do. The metrics are written here, so no
-daemon runs; prometheus_test.py compares those of a daemon with their true values."""
+sentence of the diagnosis, and each has a page that says what to do. Most metrics are written here; a real
+Prometheus and a daemon show that one fires. prometheus_test.py compares the metrics of a daemon with their
+true values."""
 import glob
 import json
 import os
@@ -10,9 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
-from prometheus_test import catalogue, metrics_in
+from daemon import Daemon
+from prometheus_test import Case, catalogue, metrics_in
+from tcpstore_wire import Client
 
 SOURCE = os.environ["C10DD_SOURCE"]
 ALERTS = os.path.join(SOURCE, "dashboards/alerts.yaml")
@@ -120,6 +124,37 @@ class Rules(unittest.TestCase):
     def test_two_jobs_are_told_apart(self):
         self.play([series("0x9", state="stuck"), series("0x9", state="stuck", job="other")],
                   fires("C10ddJobStuck", "1m", labels("stuck"), labels("stuck", job="other")))
+
+
+class Fired(Case):
+    """A real Prometheus, with the rules as they are but for their times."""
+
+    def alerts(self):
+        return [(one["labels"]["alertname"], one["labels"]["train_job"], one["annotations"]["description"])
+                for one in self.ask("alerts")["alerts"] if one["state"] == "firing"]
+
+    def test_it_fires_with_the_sentence_of_the_daemon_and_not_in_a_job_that_goes_on(self):
+        rules = os.path.join(self.folder, "alerts.yaml")
+        with open(ALERTS, encoding="utf-8") as file, open(rules, "w", encoding="utf-8") as faster:
+            faster.write(file.read().replace("interval: 15s", "interval: 1s").replace("for: 15s", "for: 3s"))
+        with Daemon() as daemon:
+            self.run_prometheus("%s:%d" % daemon.address, rules=rules)
+            ranks = [Client.of_process(daemon.address, 100 + rank, f"127.0.1.{rank + 1}") for rank in range(2)]
+            for client in ranks:
+                self.addCleanup(client.close)
+                client.join()
+            self.until(lambda: self.value("up") == 1, "not scraped")
+            time.sleep(5)
+            self.assertEqual([], self.alerts())
+            ranks[1].set(b"/default_pg/0//exception_dump", (1).to_bytes(4, "little"))
+            self.until(lambda: bool(self.alerts()), "no alert", 40)
+            run, = json.loads(daemon.http("/v1/jobs/torch")[1])["runs"]
+            sentence = run["diagnosis"]["sentence"]
+            self.assertTrue(sentence.startswith("rank 1 on 127.0.1.2 (pid 101) has given up"), sentence)
+            self.assertEqual([("C10ddJobStuck", "torch", sentence)], self.alerts())
+            for client in ranks:
+                client.close()
+            self.until(lambda: not self.alerts(), "the alert does not end", 40)
 
 
 if __name__ == "__main__":

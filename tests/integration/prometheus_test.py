@@ -128,11 +128,12 @@ class Case(unittest.TestCase):
         self.folder = tempfile.mkdtemp(prefix="c10dd-prometheus-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
-    def run_prometheus(self, *targets):
+    def run_prometheus(self, *targets, rules=None):
         port = reserve_port()
         config = os.path.join(self.folder, "prometheus.yml")
         with open(config, "w", encoding="utf-8") as file:
             file.write("global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
+                       f"rule_files: {json.dumps([rules] if rules else [])}\n"
                        "scrape_configs:\n  - job_name: c10dd\n"
                        f"    static_configs: [{{targets: {json.dumps(targets)}}}]\n")
         process = subprocess.Popen(
