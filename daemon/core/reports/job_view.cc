@@ -62,7 +62,7 @@ JobView view(const WaitSources& sources) {
     wait.processes.assign(processes.begin(), processes.end());
     all.waits.push_back(std::move(wait));
   }
-  const LaunchRanks::Told& told = sources.launch.told(sources.keys);
+  const LaunchTold& told = sources.launch.told(sources.keys);
   all.ranks = told.ranks;
   all.ranks.insert(told.nodes.begin(), told.nodes.end());
   all.trainers = told.trainers;

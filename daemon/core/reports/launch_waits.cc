@@ -44,7 +44,11 @@ class LaunchWaits {
       if (rank) {
         const auto& ids = *one.waiters;
         OfRanks& these = of_ranks[{ids.size(), *ids.begin(), *ids.rbegin()}];
-        (these.ranks.empty() ? (these.first = one, 0) : ++these.more);
+        if (these.ranks.empty()) {
+          these.first = one;
+        } else {
+          ++these.more;
+        }
         these.ranks.push_back(*rank);
       } else if (others++ < kKeys) {
         add_key(one);
@@ -197,13 +201,13 @@ class LaunchWaits {
   const WaitSources& of_;
   WaitForList& list_;
   const TimePoint now_;
-  const LaunchRanks::Told& told_;
+  const LaunchTold& told_;
   const std::uint64_t size_;  // of the launch; 0: not known
 };
 
 }  // namespace
 
-std::optional<std::uint64_t> world_size(const LaunchRanks::Told& told, const Sessions& sessions) {
+std::optional<std::uint64_t> world_size(const LaunchTold& told, const Sessions& sessions) {
   if (told.world_size) return told.world_size;
   std::uint64_t largest = 0;
   for (const auto& [id, session] : sessions.all()) {

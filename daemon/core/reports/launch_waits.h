@@ -19,8 +19,8 @@ inline constexpr Duration kLeftForGood = std::chrono::seconds(15);
 
 void add_launch_waits(const WaitSources& of, WaitForList& list);
 
-/// Returns the number of ranks, if it is known: as LaunchRanks::Told has it, or as a session's
+/// Returns the number of ranks, if it is known: as LaunchTold has it, or as a session's
 /// label or a barrier of TCPStore names it.
-std::optional<std::uint64_t> world_size(const LaunchRanks::Told& told, const Sessions& sessions);
+std::optional<std::uint64_t> world_size(const LaunchTold& told, const Sessions& sessions);
 
 }  // namespace c10dd::core

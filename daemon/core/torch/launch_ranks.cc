@@ -168,7 +168,7 @@ void LaunchRanks::key_removed(std::string_view key) {
   told_.reset();
 }
 
-const LaunchRanks::Told& LaunchRanks::told(const KeySpace& keys) const {
+const LaunchTold& LaunchRanks::told(const KeySpace& keys) const {
   if (told_) return *told_;
   told_.emplace();
   WorldSize world;

@@ -19,6 +19,15 @@
 
 namespace c10dd::core {
 
+/// What the keys of a launch and their values tell.
+struct LaunchTold {
+  std::set<Rank> ranks = {};                     ///< of the job, whose keys are set
+  std::set<Rank> nodes = {};                     ///< whose agents have set their keys
+  bool trainers = false;                         ///< not all of these keys are of agents
+  std::optional<std::uint64_t> world_size = {};  ///< WorldSize::found()
+  WorldSize::Told differing = {};                ///< WorldSize::differing()
+};
+
 class LaunchRanks {
  public:
   /// A process that is connected or, if it was a rank, that has left.
@@ -62,16 +71,8 @@ class LaunchRanks {
   /// Returns when the newest of those that count has begun to count.
   TimePoint newest() const { return newest_; }
 
-  /// What the keys and their values tell.
-  struct Told {
-    std::set<Rank> ranks = {};                     ///< of the job, whose keys are set
-    std::set<Rank> nodes = {};                     ///< whose agents have set their keys
-    bool trainers = false;                         ///< not all of these keys are of agents
-    std::optional<std::uint64_t> world_size = {};  ///< WorldSize::found()
-    WorldSize::Told differing = {};                ///< WorldSize::differing()
-  };
   /// Reads the noted keys if one has changed since the last call.
-  const Told& told(const KeySpace& keys) const;
+  const LaunchTold& told(const KeySpace& keys) const;
 
   /// Returns how many of those that have left are not in processes(), since somebody has left
   /// first.
@@ -103,7 +104,7 @@ class LaunchRanks {
   std::size_t forgotten_ = 0;
   std::set<Bytes, std::less<>> keys_;  // that tell a rank or the number of ranks
   std::size_t key_bytes_ = 0;          // of keys_
-  mutable std::optional<Told> told_;
+  mutable std::optional<LaunchTold> told_;
 };
 
 /// Returns the rank of the job that sets this key, if the key is that of a rank, and not of a node
