@@ -74,13 +74,16 @@ void EventLog::write_diagnosis(const std::string& job, const std::string& run,
   const auto folded =
       diagnoses_.next({job, run, is.kind}, is.state, std::chrono::steady_clock::now(), is.ranks);
   if (!folded) return;
-  log_warn(
-      "event=diagnosis job={} run={} state={} kind={} seconds={:.1f} waiting={} ranks={} "
-      "hosts={}{} "
-      "detail={}",
-      job, run, name_of(is.state), name_of(is.kind), seconds_of(diagnosed.age), is.waiting,
-      fold(is.ranks), host_list(is.hosts),
-      OptionalField{"folded", *folded == 0 ? "" : std::to_string(*folded)}, Sentence{is.sentence});
+  // Ranks come one after the other at each start of a job: to wait is no warning.
+  const bool stuck = is.state == Diagnosis::State::stuck;
+  log_as(stuck ? LogLevel::warn : LogLevel::info,
+         "event=diagnosis job={} run={} state={} kind={} seconds={:.1f} waiting={} ranks={} "
+         "hosts={}{} "
+         "detail={}",
+         job, run, name_of(is.state), name_of(is.kind), seconds_of(diagnosed.age), is.waiting,
+         fold(is.ranks), host_list(is.hosts),
+         OptionalField{"folded", *folded == 0 ? "" : std::to_string(*folded)},
+         Sentence{is.sentence});
 }
 
 void EventLog::write_end_of_diagnosis(const std::string& job, const std::string& run,

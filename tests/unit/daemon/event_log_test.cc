@@ -126,7 +126,7 @@ TEST_F(EventLogTest, ADiagnosisHasALineUntilItDoesNotHold) {
                                     .evidence = {"not logged"}},
                       .age = std::chrono::milliseconds(2500)};
   EXPECT_EQ(line_of(why),
-            "warning event=diagnosis job=digits run=run-1 state=waiting kind=missing seconds=2.5 "
+            "info event=diagnosis job=digits run=run-1 state=waiting kind=missing seconds=2.5 "
             "waiting=1 ranks=[3-4,9] hosts=\"[node1,node 2]\" "
             "detail=\"key \\\"a\\\"; rank 0 waits\"\n");
   EXPECT_EQ(line_of(why), "") << "it is counted";
