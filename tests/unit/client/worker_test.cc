@@ -195,8 +195,8 @@ TEST_F(WorkerTest, ALogThatCannotBeWrittenIsToldOnceAndTheTrainingGoesOn) {
 
 TEST_F(WorkerTest, EndsAlthoughAProcessOutsideItsGroupKeepsItsPipesOpen) {
   Pipe input;
-  const auto one = start("exec 3<&0; setsid sh -c 'echo $$; exec cat <&3' & read x; echo bye",
-                         silence_, input.out());
+  const auto one =
+      start("setsid sh -c 'echo $$; exec sleep 300' & read x; echo bye", silence_, input.out());
   EXPECT_TRUE(run_until([&] { return !one->worker->last().empty(); }));
   const pid_t stays = std::stoi(one->worker->last().lines().front());
   input.write("\n");
