@@ -148,7 +148,8 @@ struct Diagnosed {
   Diagnosis diagnosis;
   Duration age{0};
 };
-/// What the last diagnosis said does not hold any more. `lasted`: since Diagnosis::since.
+/// The diagnosis of this kind does not hold any more. `lasted`: since the Diagnosis::since of the
+/// first one of this kind.
 struct DiagnosisEnded {
   Diagnosis::Kind kind;
   Duration lasted;

@@ -127,7 +127,7 @@ class Rules(unittest.TestCase):
 
 
 class Fired(Case):
-    """A real Prometheus, with the rules as they are but for their times."""
+    """A real Prometheus evaluates the rules of the project, with shorter times."""
 
     def alerts(self):
         return [(one["labels"]["alertname"], one["labels"]["train_job"], one["annotations"]["description"])

@@ -73,7 +73,7 @@ class Diagnosis(unittest.TestCase):
         return json.loads(page)["runs"][0]["diagnosis"] if status == 200 else {"state": None}
 
     def until(self, daemon, holds, job="job"):
-        """Waits until the diagnosis of the job is as it should be, and returns it."""
+        """Waits until `holds` is true of the diagnosis of the job, and returns the diagnosis."""
         end = time.monotonic() + PATIENCE
         while not holds(found := self.diagnosis(daemon, job)):
             self.assertLess(time.monotonic(), end, (found, daemon.errors()))
@@ -84,7 +84,7 @@ class Diagnosis(unittest.TestCase):
         return self.until(daemon, lambda found: found.get("sentence") == sentence)
 
     def check_everywhere(self, daemon, job, state, sentence):
-        """The same bytes in all places."""
+        """Checks that each place shows the same bytes."""
         listed = json.loads(daemon.http("/v1/jobs")[1])["jobs"]
         self.assertEqual([sentence], [one["diagnosis"]["sentence"] for one in listed if one["job"] == job])
         metric = [line for line in daemon.http("/metrics")[1].splitlines()

@@ -21,7 +21,7 @@ std::string text_of(const RendezvousPolicy& policy) {
 std::string process_of(const GroupMember& member) { return process_text(member.host, member.pid); }
 
 std::string rank_of(const GroupMember& member) {
-  return format("rank {} on {}", member.rank, process_of(member));
+  return rank_text(static_cast<Rank>(member.rank), member.host, member.pid);
 }
 
 std::string bounded(const std::string& detail) {

@@ -32,26 +32,23 @@ std::optional<AwaitedKey> awaited_by(const Request& request, const Bytes& token)
 
 }  // namespace
 
-AwaitedKeys awaited_keys(const Pending& pending) {
-  AwaitedKeys found;
+std::vector<AwaitedKey> awaited_keys(const Pending& pending) {
+  std::vector<AwaitedKey> found;
   std::unordered_set<std::string_view> seen;  // looked up only
   std::size_t looked = 0;
   for (const auto& [id, waiter] : pending.all()) {
     for (const Bytes& token : waiter.tokens) {
-      if (++looked > AwaitedKeys::kLooked) {
-        found.complete = false;
-        break;
-      }
+      if (++looked > kAwaitedLooked) break;
       const std::set<Pending::Id>* const waiters = pending.waiters_of(token);
       if (waiters == nullptr || !seen.insert(token).second) continue;
       std::optional<AwaitedKey> one = awaited_by(waiter.request, token);
       if (!one) continue;
       one->waiters = waiters;
-      found.keys.push_back(*one);
+      found.push_back(*one);
     }
-    if (!found.complete) break;
+    if (looked > kAwaitedLooked) break;
   }
-  std::ranges::sort(found.keys, [](const AwaitedKey& a, const AwaitedKey& b) {
+  std::ranges::sort(found, [](const AwaitedKey& a, const AwaitedKey& b) {
     return std::tie(a.key, a.at_least, a.item) < std::tie(b.key, b.at_least, b.item);
   });
   return found;

@@ -22,15 +22,10 @@ struct AwaitedKey {
   const std::set<Pending::Id>* waiters = nullptr;
 };
 
-struct AwaitedKeys {
-  /// How many tokens of blocked requests are looked at, beginning with the oldest request.
-  static constexpr std::size_t kLooked = 16'384;
+/// awaited_keys() looks at no more keys of blocked requests than this.
+inline constexpr std::size_t kAwaitedLooked = 16'384;
 
-  std::vector<AwaitedKey> keys;  ///< in order of keys and numbers
-  bool complete = true;          ///< whether all blocked requests were looked at
-};
-
-/// Returns the keys that are awaited.
-AwaitedKeys awaited_keys(const Pending& pending);
+/// Returns the awaited keys, in order of keys and numbers. Looks at the oldest requests first.
+std::vector<AwaitedKey> awaited_keys(const Pending& pending);
 
 }  // namespace c10dd::core

@@ -9,8 +9,8 @@
 namespace c10dd::core {
 namespace {
 
-/// Keeps the wait-fors that are old, and those in which the ranks wait that these await: the others
-/// are the waits of a job that goes on.
+/// Returns the old wait-fors, and all wait-fors in which a rank waits that one of them awaits.
+/// Leaves out the others: they are waits of a job that goes on.
 std::vector<WaitFor> relevant(JobWaits& all, TimePoint now) {
   std::vector<std::vector<std::size_t>> waits_in(all.ranks.size());
   std::vector<std::size_t> next;

@@ -43,8 +43,9 @@ class Diagnoses {
   std::optional<TimePoint> next_deadline() const { return next_; }
 
   const Diagnosis& current() const { return current_; }
-  /// Returns the diagnosis for requests that time out at `now`. The first of them may have
-  /// dissolved what the others still suffer from.
+  /// Returns the diagnosis for the texts of requests that time out at `now`: the one before, if it
+  /// was worse and has just changed. The first of several time-outs may have ended a deadlock,
+  /// which the texts of the others must name, too.
   const Diagnosis& for_time_outs(TimePoint now) const;
 
  private:

@@ -40,7 +40,7 @@ JobView view(const WaitSources& sources) {
   const TimePoint now = sources.everybody.now;
   JobView all;
   all.barriers = unfinished(sources.everybody);
-  std::vector<AwaitedKey> awaited = awaited_keys(sources.pending).keys;
+  std::vector<AwaitedKey> awaited = awaited_keys(sources.pending);
   if (awaited.size() > JobView::kWaits) {
     all.more_waits = awaited.size() - JobView::kWaits;
     keep_most(awaited);

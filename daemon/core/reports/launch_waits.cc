@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/core/reports/awaited_keys.h"
+#include "daemon/core/torch/rank_keys.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -29,7 +30,8 @@ class LaunchWaits {
         size_(std::min<std::uint64_t>(world_size(told_, of.everybody.sessions).value_or(0),
                                       limits::kWorldSize)) {}
 
-  /// Keys of ranks that the same requests await are one wait-for.
+  /// Adds a wait-for for each awaited key, but only one for all keys of ranks that the same
+  /// requests await.
   void add_keys() {
     struct OfRanks {
       AwaitedKey first;
@@ -38,7 +40,7 @@ class LaunchWaits {
     };
     std::map<std::tuple<std::size_t, Pending::Id, Pending::Id>, OfRanks> of_ranks;
     std::size_t others = 0;
-    for (const AwaitedKey& one : awaited_keys(of_.pending).keys) {
+    for (const AwaitedKey& one : awaited_keys(of_.pending)) {
       if (one.item) continue;  // a consumer without work is no hang
       const auto rank = one.at_least ? std::nullopt : job_rank_of_key(one.key);
       if (rank) {
@@ -89,9 +91,9 @@ class LaunchWaits {
       one.awaited.push_back(place);
       for_good = for_good && now_ - seen >= kLeftForGood && (process.rank || no_answer);
     }
-    if (size_ > 0 && one.waiting.size() >= size_)
-      one.awaited.clear();  // others are in their places
-    // A key that is awaited says more.
+    // If as many processes are connected as there are ranks, nobody is missed.
+    if (size_ > 0 && one.waiting.size() >= size_) one.awaited.clear();
+    // If somebody waits for a key, that wait-for says more than this one.
     const auto& all = list_.all();
     const bool keys = std::ranges::find(all, WaitFor::Kind::key, &WaitFor::kind) != all.end();
     if (one.awaited.empty() && !keys && now_ - of_.launch.newest() >= kLeftFor) {
@@ -110,7 +112,7 @@ class LaunchWaits {
                             : format("key \"{}\" is not set", shown);
     const bool goes_on = add_waiters(key, one);
     add_absent(one);
-    // Somebody who does other things meanwhile only listens for the key.
+    // A process that has sent other requests meanwhile goes on: it only listens for the key.
     if (goes_on && one.awaited.empty() && one.unnamed == 0) return;
     list_.add(std::move(one));
   }
@@ -191,9 +193,8 @@ class LaunchWaits {
     const RankFacts* const named = &facts;
     one.what = name_of_ranks({&named, 1});
     one.lost =
-        "has given up a collective, because the watchdog of its NCCL group timed out; see the "
-        "files "
-        "of its flight recorder";
+        "has given up a collective, because the watchdog of its NCCL group timed out; see "
+        "the files of its flight recorder";
     one.awaited.push_back(place);
     list_.add(std::move(one));
   }

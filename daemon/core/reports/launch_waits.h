@@ -14,7 +14,7 @@ namespace c10dd::core {
 /// A rank of a launch that has left counts only after this time, because the ranks of a launch that
 /// ends well leave one after the other.
 inline constexpr Duration kLeftFor = std::chrono::seconds(2);
-/// After this time, the launch does not go on without it.
+/// After this time, the launch counts as stuck: a launch that ends well has ended by then.
 inline constexpr Duration kLeftForGood = std::chrono::seconds(15);
 
 void add_launch_waits(const WaitSources& of, WaitForList& list);

@@ -143,8 +143,8 @@ class Builder {
     }
   }
 
-  /// Adds a rank that others await. Of many ranks of which nothing is known, only counts them:
-  /// `missing` has all of them.
+  /// Adds a rank that others await. If many ranks are awaited (`missing` is their number), only
+  /// counts those of which nothing is known.
   void await(Rank rank, std::size_t missing, WaitFor& one) {
     const Sessions& sessions = of_.everybody.sessions;
     if (missing <= WaitForList::kUnknown || sessions.id_of_rank(rank) != nullptr) {

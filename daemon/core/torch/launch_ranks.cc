@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "daemon/core/torch/rank_keys.h"
-#include "protocol/limits.h"
 
 namespace c10dd::core {
 namespace {
@@ -12,8 +11,8 @@ namespace {
 constexpr std::string_view kJoins = "init/";
 constexpr std::string_view kDump = "exception_dump";
 
-/// Returns whether a key may tell a rank or the number of ranks. Most keys of a store do not, and
-/// are recognised by their ends.
+/// Returns false for most keys that tell neither a rank nor the number of ranks. Looks only at the
+/// end of the key, because each set of a key calls this function.
 bool may_tell(std::string_view key) {
   if (key.empty()) return false;
   const char last = key.back();
@@ -24,15 +23,6 @@ bool may_tell(std::string_view key) {
 }
 
 }  // namespace
-
-std::optional<Rank> job_rank_of_key(std::string_view key) {
-  const auto rank = agent_key(key) ? std::nullopt : rank_of_key(key);
-  if (!rank || *rank >= limits::kWorldSize) return std::nullopt;
-  if (key.find("default_pg/") != std::string_view::npos) {
-    return key.find("default_pg/0/") != std::string_view::npos ? rank : std::nullopt;
-  }
-  return key.substr(key.rfind('/') + 1).starts_with("rank_") ? std::nullopt : rank;
-}
 
 // ---- processes ---------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Knows the processes of a launch of PyTorch trainers, and their ranks. A client of TCPStore names
 // no rank; the keys that it sets do (rank_keys.h). Notes these keys when they are set, so that
-// nobody has to search for them. Of a process that has left, remembers that until all have left, or
-// until another one comes. In memory only.
+// nobody has to search for them. Remembers a process that has left until all others have left, too,
+// or until another process joins. In memory only.
 #pragma once
 
 #include <cstdint>
@@ -68,14 +68,14 @@ class LaunchRanks {
   /// Returns how many processes that count (Process::counts()) are connected, and have left.
   std::size_t here() const { return here_; }
   std::size_t gone() const { return left_.size(); }
-  /// Returns when the newest of those that count has begun to count.
+  /// Returns when a process last began to count.
   TimePoint newest() const { return newest_; }
 
   /// Reads the noted keys if one has changed since the last call.
   const LaunchTold& told(const KeySpace& keys) const;
 
-  /// Returns how many of those that have left are not in processes(), since somebody has left
-  /// first.
+  /// Returns how many of the processes that have left are not in processes(), because kLeft others
+  /// had left before.
   std::size_t forgotten() const { return forgotten_; }
   /// Returns how many keys are noted, which told() may have to read.
   std::size_t noted() const { return keys_.size(); }
@@ -106,10 +106,5 @@ class LaunchRanks {
   std::size_t key_bytes_ = 0;          // of keys_
   mutable std::optional<LaunchTold> told_;
 };
-
-/// Returns the rank of the job that sets this key, if the key is that of a rank, and not of a node
-/// or of a smaller group, whose ranks have numbers of their own. Where the name of the group is not
-/// part of the key, all rank's keys count, but for those that only end with rank_RANK.
-std::optional<Rank> job_rank_of_key(std::string_view key);
 
 }  // namespace c10dd::core

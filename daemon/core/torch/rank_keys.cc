@@ -3,6 +3,8 @@
 
 #include <charconv>
 
+#include "protocol/limits.h"
+
 namespace c10dd::core {
 namespace {
 
@@ -69,6 +71,15 @@ std::optional<std::uint32_t> rank_of_key(std::string_view key) {
   const std::string_view group = take_last(rest);
   if (group.starts_with(kRpc) && number(group.substr(kRpc.size()))) return rank;
   return number(group) && rest.ends_with("/default_pg") ? rank : std::nullopt;
+}
+
+std::optional<std::uint32_t> job_rank_of_key(std::string_view key) {
+  const auto rank = agent_key(key) ? std::nullopt : rank_of_key(key);
+  if (!rank || *rank >= limits::kWorldSize) return std::nullopt;
+  if (key.find("default_pg/") != std::string_view::npos) {
+    return key.find("default_pg/0/") != std::string_view::npos ? rank : std::nullopt;
+  }
+  return key.substr(key.rfind('/') + 1).starts_with("rank_") ? std::nullopt : rank;
 }
 
 std::string_view group_of_rank_key(std::string_view key) {

@@ -18,6 +18,11 @@ namespace c10dd::core {
 ///                which the agent of a node sets
 std::optional<std::uint32_t> rank_of_key(std::string_view key);
 
+/// Returns the rank of the job that sets this key. Returns nothing for a key of a node, or of a
+/// smaller group, which numbers its ranks anew. A key without the name of a group counts as one of
+/// the group of all ranks, unless it is only called rank_RANK.
+std::optional<std::uint32_t> job_rank_of_key(std::string_view key);
+
 /// Returns what the keys of all ranks of one process group begin with.
 std::string_view group_of_rank_key(std::string_view key);
 

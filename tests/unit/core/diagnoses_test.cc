@@ -307,7 +307,11 @@ TEST_F(DiagnosesTest, BoundTheWorkForBarriersOfManyUnknownRanks) {
     ask(1, barrier("b" + std::to_string(i), 0, limits::kWorldSize));
   }
   pass(3s, {1});
-  EXPECT_EQ(state(), "waiting");
+  EXPECT_EQ(
+      state() + ": " + sentence(),
+      "waiting: barrier \"b0\" (generation 0, sequence 0) waits for 131071 more ranks; 1 rank "
+      "waits");
+  EXPECT_TRUE(diagnosis().ranks.empty()) << "unknown ranks are counted, not listed";
 }
 
 TEST_F(DiagnosesTest, NameARankThatHasGivenUp) {

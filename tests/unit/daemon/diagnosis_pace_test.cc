@@ -73,7 +73,8 @@ TEST_F(DiagnosisPaceTest, RemembersSoManySubjectsAndForgetsTheOldestLine) {
   EXPECT_EQ(pace_.next(subject("1"), State::stuck, later), std::nullopt) << "it is remembered";
   EXPECT_FALSE(pace_.ended(subject("0"))) << "it is forgotten";
   EXPECT_EQ(pace_.next(subject("0"), State::stuck, later), 0U) << "it counts as new";
-  EXPECT_EQ(pace_.next(subject("1"), State::stuck, later), 0U) << "it had the oldest line";
+  EXPECT_EQ(pace_.next(subject("1"), State::stuck, later), 0U)
+      << "its line was the oldest, so it was forgotten";
 }
 
 }  // namespace

@@ -142,7 +142,7 @@ TEST_F(EventLogTest, ADiagnosisHasALineUntilItDoesNotHold) {
   const core::DiagnosisEnded over{Diagnosis::Kind::missing, std::chrono::seconds(12)};
   EXPECT_EQ(line_of(over),
             "info event=diagnosis_over job=digits run=run-1 kind=missing seconds=12.0\n");
-  EXPECT_EQ(line_of(over), "") << "it has no line twice";
+  EXPECT_EQ(line_of(over), "") << "the end of a diagnosis gets one line";
   EXPECT_EQ(line_of(core::DiagnosisEnded{Diagnosis::Kind::lost, {}}), "") << "none was written";
 }
 
