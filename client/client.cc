@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Client: builds the public API from the connection, the store, the barriers and the recorder.
+// Client: builds the public API from the connection, the store, the barriers, the recorder and the
+// reporter of activity.
 #include "client/client.h"
 
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 
 #include "client/core/rank_claim.h"
+#include "client/internal/activity_reporter.h"
 #include "client/internal/announcer.h"
 #include "client/internal/barrier_calls.h"
 #include "client/internal/caller.h"
@@ -56,6 +58,16 @@ client::CoreOptions core_options(const client::Url& url, const ClientOptions& op
   return core;
 }
 
+/// Reports the totals. After a reconnect also unchanged ones, because the daemon may have lost
+/// them.
+client::Connection::Periodic totals_of(std::shared_ptr<client::Recorder> recorder) {
+  return {.period = std::chrono::seconds(1),
+          .request = [counts = std::move(recorder)](bool again) -> std::optional<Request> {
+            if (!counts->changed() && !(again && !counts->counts().empty())) return std::nullopt;
+            return counts->report();
+          }};
+}
+
 }  // namespace
 
 class Client::Impl {
@@ -68,14 +80,10 @@ class Client::Impl {
         claim{options.rank, options.world_size, options.launcher},
         limit(std::clamp<Duration>(options.timeout, Duration::zero(), limits::kTimeoutMax)),
         recorder(std::make_shared<client::Recorder>()),
+        activity(std::make_shared<client::ActivityReporter>()),
         connection(std::make_shared<client::Connection>(
             core_options(url, options),
-            [counts = recorder](bool again) -> std::optional<Request> {
-              // After a reconnect, report the totals even if they are unchanged, because the daemon
-              // may have lost them.
-              if (!counts->changed() && !(again && !counts->counts().empty())) return std::nullopt;
-              return counts->report();
-            },
+            std::vector<client::Connection::Periodic>{totals_of(recorder), activity->periodic()},
             client::announcer(client::process_environment(), std::move(options.on_connection)))),
         barriers(connection),
         store(client::make_daemon_store(connection, limit)) {}
@@ -116,10 +124,15 @@ class Client::Impl {
   const Duration limit;
   const client::HomeProcess home;
   std::shared_ptr<client::Recorder> recorder;
+  std::shared_ptr<client::ActivityReporter> activity;
   std::shared_ptr<client::Connection> connection;
   client::BarrierCalls barriers;
   std::shared_ptr<JobStore> store;
 };
+
+std::shared_ptr<client::ActivityReporter> client::activity_of(const Client& client) {
+  return client.impl_->activity;
+}
 
 std::shared_ptr<client::Connection> client::connection_of(const Client& client) {
   return client.impl_->connection;

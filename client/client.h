@@ -21,7 +21,9 @@ namespace c10dd {
 
 class Client;
 namespace client {
+class ActivityReporter;
 class Connection;
+std::shared_ptr<ActivityReporter> activity_of(const Client& client);
 std::shared_ptr<Connection> connection_of(const Client& client);
 }  // namespace client
 
@@ -239,6 +241,7 @@ class Client : public std::enable_shared_from_this<Client> {
 
  private:
   class Impl;
+  friend std::shared_ptr<client::ActivityReporter> client::activity_of(const Client& client);
   friend std::shared_ptr<client::Connection> client::connection_of(const Client& client);
   explicit Client(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;

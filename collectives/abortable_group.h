@@ -22,6 +22,10 @@ class AbortableGroup : public ProcessGroup {
 
   /// Like abort(text), but pending and later work fails with the code, text and ranks of `reason`.
   virtual void abort(Failure reason) = 0;
+
+  /// Returns what aborts the group with a reason that says all: nothing is added to it. Does not
+  /// keep the group, and does nothing after its end.
+  virtual std::function<void(const Failure&)> aborter() = 0;
 };
 
 /// Exchanges parts among the ranks of some group; see Client::exchange(). The root is rank 0.
@@ -50,9 +54,10 @@ struct GroupContext {
   /// that says "not yet confirmed". If 0, the collective fails at once with the failure of the
   /// backend.
   Duration reason_patience{0};
-  /// Adds to the failure what the other ranks are doing. Called on the thread that ends the
-  /// collective; may block for a moment. May be empty.
-  std::function<void(const CollectiveCall&, Failure&)> explain = {};
+  /// Adds to the failure of an operation what the daemon knows of the cause. Returns true if the
+  /// failure is only a consequence of another one, which is then in its place. Called on the thread
+  /// that ends the operation; may block for a moment. May be empty.
+  std::function<bool(const CollectiveCall&, Failure&)> explain = {};
   /// Returns an Exchange among these ranks of the group, for the group named `name`. May be empty.
   std::function<Exchange(const std::vector<Rank>& ranks, const std::string& name)> among = {};
   /// Waits at a barrier of the daemon until all ranks of the group have come. Throws TimedOut,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/agreement.h"
 
-#include "collectives/who_waits.h"
 #include "collectives/wording.h"
 #include "protocol/format.h"
 
@@ -30,7 +29,51 @@ std::uint64_t hash_of(const Operation& operation) {
   return hash;
 }
 
-std::string text_of(const Operation& operation) { return text_of(published(operation)); }
+ToldArguments told_arguments(const Operation& operation) {
+  const OperationInfo& info = info_of(operation.collective);
+  ToldArguments told{.collective = operation.collective};
+  if (info.message) {
+    told.rank = operation.peer;
+    told.tag = operation.tag;
+  } else if (info.root != Root::none) {
+    told.rank = operation.root;
+  }
+  if (info.layout == Layout::none) return told;
+  const Tensor& common = operation.common();
+  told.count = common.count;
+  if (operation.lists) {
+    // In gather, scatter and all_to_all with lists, each rank has sizes of its own.
+    told.count = operation.collective == Collective::all_gather ? count_of(operation.outputs) : 0;
+    if (info.reduces) told.count = count_of(operation.inputs);
+  }
+  told.has_type = !operation.lists || told.count > 0;
+  told.dtype = common.dtype;
+  if (info.reduces) told.reduce = operation.reduce.kind;
+  return told;
+}
+
+std::string text_of(const ToldArguments& arguments) {
+  const OperationInfo& info = info_of(arguments.collective);
+  std::string text;
+  if (arguments.has_type) text = format(" of {} {}", arguments.count, name_of(arguments.dtype));
+  if (info.reduces) text += format(" {}", name_of(ReduceOp(arguments.reduce)));
+  if (info.root != Root::none || info.message) {
+    const bool towards = info.root == Root::receives || arguments.collective == Collective::send;
+    text += towards ? " to " : " from ";
+    text += arguments.rank == kAnyRank ? "any rank" : format("rank {}", arguments.rank);
+  }
+  if (info.message) {
+    text += " with ";
+    text += arguments.tag == kAnyTag ? "any tag" : format("tag {}", arguments.tag);
+  }
+  return text.empty() ? text : text.substr(1);
+}
+
+std::string text_of(const Operation& operation) {
+  const std::string arguments = text_of(told_arguments(operation));
+  return format("{} {}{}{}", name_of(operation.collective), operation.sequence,
+                arguments.empty() ? "" : " ", arguments);
+}
 
 Failure issued_differently(const std::vector<Rank>& different, const std::string& theirs,
                            const std::string& first) {

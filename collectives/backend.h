@@ -30,7 +30,7 @@ class DeviceEnd {
   virtual Result<void> order(void* stream) = 0;
 };
 
-/// Gets the end of one operation.
+/// Gets the begin and the end of one operation.
 class Completion {
  public:
   /// Ends the operation. The backend calls it exactly once for each start(), on any thread, and
@@ -44,6 +44,10 @@ class Completion {
   /// Tells that the operation, whose tensors are in the memory of a device, is on a stream of the
   /// device. Called at most once, before the two functions above.
   virtual void enqueued(std::shared_ptr<DeviceEnd> end) noexcept = 0;
+
+  /// Tells that the operation runs, see Traits::tells_begin. Called at most once, before complete()
+  /// and complete_message(). Does not block.
+  virtual void begun() noexcept = 0;
 
  protected:
   ~Completion() = default;
@@ -60,6 +64,9 @@ struct Traits {
   std::size_t in_flight = 1;
   /// Do operations end only while a thread calls progress()?
   bool needs_progress = false;
+  /// Does start() only hand an operation over, sends and receives included? Then the backend calls
+  /// Completion::begun() when it runs; those of all other backends run from start() on.
+  bool tells_begin = false;
 };
 
 /// Runs the operations of one rank. After the first failure, and after abort(), every operation
@@ -166,7 +173,7 @@ Result<std::unique_ptr<Backend>> open_composite(const BackendSetup& setup);
 
 /// Version of the interface between a module and its loader. Increase it after a change of a type
 /// that module and loader share. A module and its loader must come from the same build.
-inline constexpr std::uint32_t kBackendAbi = 8;
+inline constexpr std::uint32_t kBackendAbi = 9;
 
 /// Describes a module. Each module exports c10dd_backend_module(), which returns its description.
 struct BackendModule {

@@ -5,6 +5,7 @@
 
 #include "client/internal/throw_failure.h"
 #include "collectives/call_queue.h"
+#include "collectives/issuing_threads.h"
 #include "collectives/wording.h"
 #include "protocol/format.h"
 
@@ -64,6 +65,9 @@ void Call::wait(Duration limit) {
 bool Call::await(std::optional<Clock::time_point> until, bool or_enqueued) {
   const auto ended = [&] { return has_ended() || (or_enqueued && enqueued_.load()); };
   if (ended()) return true;
+  // A thread that waits with a limit may issue operations afterwards, whatever this one does.
+  std::optional<WaitingForEnd> waiting;
+  if (!until) waiting.emplace();
   const bool drives = queue_->needs_progress();
   ++waiters_;
   while (!ended() && !(until && Clock::now() >= *until)) {
@@ -139,6 +143,8 @@ void Call::enqueued(std::shared_ptr<DeviceEnd> end) noexcept {
   enqueued_.store(true);
   wake_waiters();
 }
+
+void Call::begun() noexcept { queue_->begin(*this, Clock::now()); }
 
 void Call::end(Status status, Failure reason) {
   // Releases the tensors before any wait() returns, so that a Work that is kept after wait() does

@@ -57,6 +57,7 @@ class Call final : public Work, public Completion {
   void complete(Result<void> result) noexcept override;
   void complete_message(Result<Received> result) noexcept override;
   void enqueued(std::shared_ptr<DeviceEnd> end) noexcept override;
+  void begun() noexcept override;
 
   /// Blocks until the operation has ended or is on a stream of a device. Does not throw if it has
   /// failed.

@@ -4,10 +4,12 @@
 // and the backend allows it, or else the worker starts the call.
 #include "collectives/call_queue.h"
 
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "client/internal/throw_failure.h"
+#include "collectives/issuing_threads.h"
 #include "protocol/format.h"
 
 namespace c10dd::collectives {
@@ -29,6 +31,10 @@ CallQueue::CallQueue(World world, GroupOptions options, std::shared_ptr<Backend>
 }
 
 WorkPtr CallQueue::issue(Operation&& operation, bool async) {
+  note_issuing_thread();
+  // A synchronous operation may run on this thread, which then waits in the backend.
+  std::optional<WaitingForEnd> waiting;
+  if (!async) waiting.emplace();
   const auto call = std::allocate_shared<Call>(CallAllocator<Call>(memory_, home_),
                                                shared_from_this(), home_, std::move(operation));
   if (info_of(call->info.operation.collective).message) {
@@ -136,7 +142,9 @@ void CallQueue::run(Call& call) {
   info.operation.deadline = info.started + info.operation.timeout;
   for (const auto& hook : options_.hooks) hook->started(info);
   const OperationInfo& kind = info_of(info.operation.collective);
-  if (info.operation.is_empty()) {
+  const bool is_empty = info.operation.is_empty();
+  if (is_empty || !traits_.tells_begin) begin(call, info.started);
+  if (is_empty) {
     complete(call, {});
   } else {
     try {
@@ -149,6 +157,11 @@ void CallQueue::run(Call& call) {
       if (backend) backend->abort(why.detail);
     }
   }
+}
+
+void CallQueue::begin(Call& call, Clock::time_point at) noexcept {
+  call.info.begun = at;
+  for (const auto& hook : options_.hooks) hook->begun(call.info);
 }
 
 void CallQueue::complete(Call& call, const Result<void>& result) noexcept {
@@ -281,8 +294,8 @@ bool CallQueue::run_first(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void CallQueue::abort(const Failure& reason, bool by_owner) {
-  if (!failure_.abort(reason, by_owner)) return;
+void CallQueue::abort(const Failure& reason, bool says_all) {
+  if (!failure_.abort(reason, says_all)) return;
   // Called without the lock, because it may take long and issue() must not wait for that.
   if (const auto backend = this->backend()) backend->abort(reason.detail);
 }

@@ -26,6 +26,8 @@ namespace c10dd::collectives {
 /// thread. Thread-safe.
 class CallQueue : public std::enable_shared_from_this<CallQueue> {
  public:
+  using Clock = CollectiveCall::Clock;
+
   CallQueue(World world, GroupOptions options, std::shared_ptr<Backend> backend,
             GroupContext context);
   CallQueue(const CallQueue&) = delete;
@@ -38,7 +40,7 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
 
   /// Fails all operations that have not ended, and all later ones, unless the group has already
   /// failed. Does not wait for the running operation. See FirstFailure::abort().
-  void abort(const Failure& reason, bool by_owner);
+  void abort(const Failure& reason, bool says_all);
 
   /// Returns why no further operation can succeed, or nothing.
   std::optional<Failure> unusable();
@@ -48,6 +50,9 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   /// As close(), but aborts operations that have not ended. Then ends the worker thread and
   /// destroys the backend. Called once, possibly by the worker thread.
   void destroy();
+
+  /// Notes that the backend has begun with a call. Called by Call::begun().
+  void begin(Call& call, Clock::time_point at) noexcept;
 
   /// Ends a call that was started, or one that has not begun. Called by Call::complete().
   void complete(Call& call, const Result<void>& result) noexcept;
@@ -63,8 +68,6 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   std::shared_ptr<Backend> backend() const;
 
  private:
-  using Clock = CollectiveCall::Clock;
-
   bool enqueue(const std::shared_ptr<Call>& call, bool at_once);
   bool enqueue_message(Call& call);
   void number_locked(Call& call, std::uint64_t& next);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Process groups whose members exchange their addresses through the daemon. The members report
-// the totals of their collectives to the daemon, and publish each collective that takes long.
+// the totals of their collectives to the daemon, and how far they have come.
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,16 +10,19 @@
 #include <utility>
 
 #include "client/client.h"
+#include "client/internal/activity_reporter.h"
+#include "client/internal/connection.h"
 #include "client/internal/local_address.h"
 #include "client/internal/throw_failure.h"
 #include "client/membership.h"
 #include "collectives/abortable_group.h"
 #include "collectives/backend.h"
-#include "collectives/call_watch.h"
 #include "collectives/generation_end.h"
 #include "collectives/group_registry.h"
+#include "collectives/issuing_threads.h"
 #include "collectives/measure.h"
 #include "collectives/process_group.h"
+#include "collectives/reported_group.h"
 #include "protocol/address.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
@@ -27,6 +30,11 @@
 
 namespace c10dd {
 namespace {
+
+// A failure waits so long for the daemon's diagnosis. It does not ask if the daemon has not replied
+// for longer than kSilenceMax (3 heartbeats).
+constexpr Duration kReplyPatience = std::chrono::milliseconds(250);
+constexpr Duration kSilenceMax = std::chrono::milliseconds(1500);
 
 /// One message of the address exchange, and the process that sends the message.
 struct Introduction {
@@ -193,23 +201,39 @@ class ClientRecorder final : public CollectiveRecorder {
   const std::shared_ptr<Client> client_;
 };
 
-/// Opens a group whose collectives the daemon counts in its metrics. Collectives that take long are
-/// published to the daemon.
+/// Reports groups over the connection of a client.
+collectives::ActivityLink link_of(const Client& client) {
+  const auto reporter = client::activity_of(client);
+  const auto explain = [reporter, connection = client::connection_of(client)](
+                           std::uint64_t process_group) -> std::optional<ActivityDiagnosis> {
+    if (connection->since_confirmed() > kSilenceMax) return std::nullopt;
+    return reporter->explain(*connection, process_group, kReplyPatience);
+  };
+  return {.job = client.job(),
+          .open =
+              [reporter](client::WatchedGroup group) {
+                reporter->open(std::move(group), collectives::all_issuing_threads_wait);
+              },
+          .close = [reporter](std::uint64_t process_group) { reporter->close(process_group); },
+          .explain = explain};
+}
+
+/// Opens a group whose collectives the daemon counts in its metrics. A group of several ranks is
+/// reported to the daemon, too.
 std::shared_ptr<collectives::AbortableGroup> open_watched(
     const std::shared_ptr<IntroducingBootstrap>& bootstrap, World world, GroupOptions options,
     collectives::GroupContext context) {
   const std::shared_ptr<Client> client = bootstrap->client();
   options = collectives::with_backend(std::move(options));
   options.hooks.push_back(measure_into(std::make_shared<ClientRecorder>(client), options.backend));
-  const auto watch = std::make_shared<collectives::CallWatch>(client::connection_of(*client),
-                                                              world.rank, world.size);
-  options.hooks.push_back(watch);
-  context.explain = [watch](const CollectiveCall& call, Failure& failure) {
-    watch->explain(call, failure);
-  };
+  if (world.size < 2) {
+    return collectives::open_group(bootstrap, std::move(world), std::move(options),
+                                   std::move(context));
+  }
+  const auto reported = collectives::ReportedGroup::attach(link_of(*client), options, context);
   auto group =
       collectives::open_group(bootstrap, std::move(world), std::move(options), std::move(context));
-  watch->identify(bootstrap->process_group(), bootstrap->processes());
+  reported->open(bootstrap->process_group(), *group);
   return group;
 }
 

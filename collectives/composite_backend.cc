@@ -2,6 +2,7 @@
 // A backend for each kind of device. An operation goes to the backend of its tensors' device.
 #include "collectives/composite_backend.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -24,10 +25,13 @@ class CompositeBackend final : public Backend {
  public:
   using Part = BackendPart;
 
-  explicit CompositeBackend(std::vector<Part> parts) : parts_(std::move(parts)) {}
+  explicit CompositeBackend(std::vector<Part> parts)
+      : parts_(std::move(parts)), tells_begin_(std::ranges::any_of(parts_, [](const Part& part) {
+          return part.backend->traits().tells_begin;
+        })) {}
 
   Traits traits() const override {
-    Traits all{.in_flight = kInFlight};
+    Traits all{.in_flight = kInFlight, .tells_begin = tells_begin_};
     for (const Part& part : parts_) {
       const Traits one = part.backend->traits();
       all.on_callers_thread = all.on_callers_thread && one.on_callers_thread;
@@ -53,6 +57,7 @@ class CompositeBackend final : public Backend {
     const bool message = info_of(operation.collective).message;
     if (!message) take_place(part);
     auto* const part_done = new PartCompletion(*this, part, message, completion);
+    if (tells_begin_ && !part.backend->traits().tells_begin) completion.begun();
     try {
       part.backend->start(operation, *part_done);
     } catch (...) {  // nothing was started
@@ -106,6 +111,8 @@ class CompositeBackend final : public Backend {
     void enqueued(std::shared_ptr<DeviceEnd> end) noexcept override {
       completion_.enqueued(std::move(end));
     }
+
+    void begun() noexcept override { completion_.begun(); }
 
     /// Gives the place in the part back, and frees this object.
     void forget() noexcept {
@@ -169,7 +176,8 @@ class CompositeBackend final : public Backend {
   }
 
   std::vector<Part> parts_;
-  std::mutex mutex_;  // guards the numbers in flight, and the members below
+  const bool tells_begin_;  // of some part
+  std::mutex mutex_;        // guards the numbers in flight, and the members below
   std::condition_variable changed_;
   std::optional<Failure> dead_;
 };

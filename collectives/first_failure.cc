@@ -29,13 +29,13 @@ Failure FirstFailure::get() const {
   return *reason_;
 }
 
-bool FirstFailure::abort(Failure reason, bool by_owner) {
+bool FirstFailure::abort(Failure reason, bool says_all) {
   {
     const std::lock_guard lock(mutex_);
     if (reason_) return false;
-    by_owner_ = by_owner;
+    explained_ = says_all;
     by_abort_ = true;
-    reason.detail = format("process group \"{}\" aborted: {}", world_.name, reason.detail);
+    reason.detail = aborted_text(world_, reason.detail);
     set_locked(std::move(reason));
   }
   changed_.notify_all();
@@ -60,23 +60,26 @@ Failure FirstFailure::first_reason(const CollectiveCall& call, Failure seen) {
   return *reason_;
 }
 
-// Adds to `why` what the other ranks are doing, records the result and returns it. Changes nothing
-// if the owner has aborted the group, or if the failure is explained already. Asks the daemon
-// without the lock, because the reply may take a moment.
+// Adds to `why` what the daemon knows of the cause, records the result and returns it. Changes
+// nothing if the reason says all already. Asks the daemon without the lock, because the reply may
+// take a moment.
 Failure FirstFailure::explained(const CollectiveCall& call, Failure why) {
   bool by_abort = false;
   {
     const std::lock_guard lock(mutex_);
-    if (by_owner_ || explained_) return *reason_;
+    if (explained_) return *reason_;
     explained_ = true;
     by_abort = by_abort_;
   }
   const std::size_t known = why.detail.size();
-  if (context_.explain) context_.explain(call, why);
+  Failure told = why;
+  const bool is_other = context_.explain && context_.explain(call, told);
+  // The end of a generation is the reason, even if the ranks had lost each other before.
+  if (!is_other || !by_abort) why = std::move(told);
   if (why.code == Code::timed_out && why.detail.size() == known && !why.missing.empty()) {
     why.detail += "; check the logs or a stack trace of these ranks";
   }
-  if (!by_abort) why.detail += ranks_in_the_job(why.missing, world_);
+  if (!by_abort && !is_other) why.detail += ranks_in_the_job(why.missing, world_);
   const std::lock_guard lock(mutex_);
   reason_ = why;
   return why;

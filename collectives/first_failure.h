@@ -28,12 +28,13 @@ class FirstFailure {
   Failure get() const;
 
   /// Records that the group was aborted. Returns false, and does nothing, if the group has already
-  /// failed. `by_owner`: ProcessGroup::abort() or Work::abort() was called.
-  bool abort(Failure reason, bool by_owner);
+  /// failed. `says_all`: nothing is added to the reason, because the owner of the group has given
+  /// it, or because it is the daemon's diagnosis.
+  bool abort(Failure reason, bool says_all);
 
   /// Records that the backend has failed an operation with `seen`, and returns the failure of that
   /// operation. If a peer was lost, first waits for abort(), which may bring the daemon's reason;
-  /// see GroupContext::reason_patience. Then adds what the other ranks are doing.
+  /// see GroupContext::reason_patience. Then adds what the daemon knows of the cause.
   Failure settle(const CollectiveCall& call, Failure seen);
 
  private:
@@ -47,9 +48,8 @@ class FirstFailure {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Failure> reason_;  // never reset
-  bool by_owner_ = false;          // the owner of the group has aborted it
   bool by_abort_ = false;          // abort() has set the reason
-  bool explained_ = false;         // the reason says what the other ranks are doing
+  bool explained_ = false;         // nothing more is added to the reason
   std::atomic<bool> exists_ = false;
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group: the implementation of ProcessGroup. Each function that is named after an operation fills
-// an Operation and passes it to issue().
+// Group: the implementation of ProcessGroup.
 #include "collectives/process_group.h"
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <new>
-#include <numeric>
 #include <utility>
 
 #include "client/internal/fork_guard.h"
@@ -187,6 +185,12 @@ class Group final : public collectives::AbortableGroup {
 
   void abort(Failure reason) override { abort(reason, false); }
 
+  std::function<void(const Failure&)> aborter() override {
+    return [queue = std::weak_ptr(queue_)](const Failure& reason) {
+      if (const auto open = queue.lock()) open->abort(reason, true);
+    };
+  }
+
   void shutdown() override {
     require_home();
     queue_->close();
@@ -272,9 +276,9 @@ class Group final : public collectives::AbortableGroup {
     return backend_->split(nullptr, kNoColor, 0, open_deadline());
   }
 
-  void abort(const Failure& reason, bool by_owner) {
+  void abort(const Failure& reason, bool says_all) {
     require_home();
-    queue_->abort(reason, by_owner);
+    queue_->abort(reason, says_all);
   }
 
   const client::HomeProcess home_;
@@ -287,160 +291,7 @@ class Group final : public collectives::AbortableGroup {
   std::map<std::string, unsigned> children_;  // how many groups of each list of ranks were opened
 };
 
-/// Returns the parts of the tensor that have `counts` elements, one after the other.
-std::vector<Tensor> split_by(const std::vector<std::size_t>& counts, const Tensor& tensor,
-                             const char* name, Rank size) {
-  if (counts.size() != size) {
-    throw_failure(
-        failure(Code::invalid_argument,
-                "all_to_all_single: the number of splits of the {} is {}, but must be {}, "
-                "one for each rank",
-                name, counts.size(), size));
-  }
-  std::vector<Tensor> parts;
-  std::size_t begin = 0;
-  for (const std::size_t count : counts) {
-    if (count > tensor.count - begin) break;
-    parts.push_back(tensor.slice(begin, count));
-    begin += count;
-  }
-  if (begin == tensor.count && parts.size() == counts.size()) return parts;
-  const std::size_t sum = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  throw_failure(
-      failure(Code::invalid_argument,
-              "all_to_all_single: the splits of the {} add up to {}, but the tensor has {} "
-              "elements",
-              name, sum, tensor.count));
-}
-
 }  // namespace
-
-WorkPtr ProcessGroup::all_reduce(Tensor tensor, ReduceOp op, CallOptions options) {
-  return issue({.collective = Collective::all_reduce, .output = std::move(tensor), .reduce = op},
-               options);
-}
-
-WorkPtr ProcessGroup::broadcast(Tensor tensor, Rank root, CallOptions options) {
-  return issue({.collective = Collective::broadcast, .output = std::move(tensor), .root = root},
-               options);
-}
-
-WorkPtr ProcessGroup::all_gather_single(Tensor output, Tensor input, CallOptions options) {
-  return issue({.collective = Collective::all_gather,
-                .output = std::move(output),
-                .input = std::move(input)},
-               options);
-}
-
-WorkPtr ProcessGroup::reduce(Tensor tensor, Rank root, ReduceOp op, CallOptions options) {
-  return issue(
-      {.collective = Collective::reduce, .output = std::move(tensor), .reduce = op, .root = root},
-      options);
-}
-
-WorkPtr ProcessGroup::reduce_scatter_single(Tensor output, Tensor input, ReduceOp op,
-                                            CallOptions options) {
-  return issue({.collective = Collective::reduce_scatter,
-                .output = std::move(output),
-                .input = std::move(input),
-                .reduce = op},
-               options);
-}
-
-WorkPtr ProcessGroup::gather_single(Tensor output, Tensor input, Rank root, CallOptions options) {
-  return issue({.collective = Collective::gather,
-                .output = std::move(output),
-                .input = std::move(input),
-                .root = root},
-               options);
-}
-
-WorkPtr ProcessGroup::scatter_single(Tensor output, Tensor input, Rank root, CallOptions options) {
-  return issue({.collective = Collective::scatter,
-                .output = std::move(output),
-                .input = std::move(input),
-                .root = root},
-               options);
-}
-
-WorkPtr ProcessGroup::all_to_all_single(Tensor output, Tensor input, CallOptions options) {
-  return issue({.collective = Collective::all_to_all,
-                .output = std::move(output),
-                .input = std::move(input)},
-               options);
-}
-
-WorkPtr ProcessGroup::barrier(CallOptions options) {
-  return issue({.collective = Collective::barrier}, options);
-}
-
-WorkPtr ProcessGroup::all_gather(std::vector<Tensor> outputs, Tensor input, CallOptions options) {
-  return issue({.collective = Collective::all_gather,
-                .input = std::move(input),
-                .lists = true,
-                .outputs = std::move(outputs)},
-               options);
-}
-
-WorkPtr ProcessGroup::reduce_scatter(Tensor output, std::vector<Tensor> inputs, ReduceOp op,
-                                     CallOptions options) {
-  return issue({.collective = Collective::reduce_scatter,
-                .output = std::move(output),
-                .lists = true,
-                .inputs = std::move(inputs),
-                .reduce = op},
-               options);
-}
-
-WorkPtr ProcessGroup::gather(std::vector<Tensor> outputs, Tensor input, Rank root,
-                             CallOptions options) {
-  return issue({.collective = Collective::gather,
-                .input = std::move(input),
-                .lists = true,
-                .outputs = std::move(outputs),
-                .root = root},
-               options);
-}
-
-WorkPtr ProcessGroup::scatter(Tensor output, std::vector<Tensor> inputs, Rank root,
-                              CallOptions options) {
-  return issue({.collective = Collective::scatter,
-                .output = std::move(output),
-                .lists = true,
-                .inputs = std::move(inputs),
-                .root = root},
-               options);
-}
-
-WorkPtr ProcessGroup::all_to_all(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
-                                 CallOptions options) {
-  return issue({.collective = Collective::all_to_all,
-                .lists = true,
-                .outputs = std::move(outputs),
-                .inputs = std::move(inputs)},
-               options);
-}
-
-// NOLINTNEXTLINE(performance-unnecessary-value-param): takes tensors as the other operations do
-WorkPtr ProcessGroup::all_to_all_single(Tensor output, Tensor input,
-                                        const std::vector<std::size_t>& output_splits,
-                                        const std::vector<std::size_t>& input_splits,
-                                        CallOptions options) {
-  return all_to_all(split_by(output_splits, output, "output", size()),
-                    split_by(input_splits, input, "input", size()), options);
-}
-
-WorkPtr ProcessGroup::send(Tensor tensor, Rank peer, std::uint32_t tag, CallOptions options) {
-  return issue(
-      {.collective = Collective::send, .input = std::move(tensor), .peer = peer, .tag = tag},
-      options);
-}
-
-WorkPtr ProcessGroup::recv(Tensor tensor, Rank peer, std::uint32_t tag, CallOptions options) {
-  return issue(
-      {.collective = Collective::recv, .output = std::move(tensor), .peer = peer, .tag = tag},
-      options);
-}
 
 std::size_t ProcessGroup::abort_all(const std::string& name, std::uint64_t generation,
                                     const std::string& reason) {
@@ -456,8 +307,10 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> boot
 std::shared_ptr<collectives::AbortableGroup> collectives::group_over(
     std::shared_ptr<Backend> backend, World world, GroupOptions options, GroupContext context) {
   for (Rank rank = 0; world.members.size() < world.size; ++rank) world.members.push_back({rank});
+  // The queue may outlive the group, which alone keeps the rest.
+  GroupContext of_queue{.reason_patience = context.reason_patience, .explain = context.explain};
   auto queue = std::make_shared<CallQueue>(std::move(world), std::move(options), std::move(backend),
-                                           context);
+                                           std::move(of_queue));
   return Group::make(std::move(queue), std::move(context));
 }
 

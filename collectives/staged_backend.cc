@@ -92,6 +92,7 @@ class Staged final : public Completion {
   }
 
   void enqueued(std::shared_ptr<DeviceEnd>) noexcept override {}  // it is not on a stream
+  void begun() noexcept override { completion_.begun(); }
 
  private:
   /// A tensor of the caller, and its copy.

@@ -52,6 +52,11 @@ inline std::string ranks_in_the_job(const std::vector<MissingRank>& missing, con
   return text;
 }
 
+/// Returns the text of the failure of operations if the group was aborted.
+inline std::string aborted_text(const World& world, const std::string& reason) {
+  return format("process group \"{}\" aborted: {}", world.name, reason);
+}
+
 /// Names the ranks as named() does, and adds the known hosts and pids of the first four ranks.
 inline std::string described(const std::vector<MissingRank>& missing) {
   constexpr std::size_t kProcesses = 4;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "protocol/diagnosis_wording.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"
 #include "protocol/wait_graph.h"
@@ -18,110 +19,42 @@ namespace {
 using State = Diagnosis::State;
 using Kind = Diagnosis::Kind;
 using Places = std::vector<std::size_t>;
+using Wording = DiagnosisWording;
 
-constexpr std::size_t kSets = 3;    // of ranks, in one sentence
-constexpr std::size_t kEdges = 3;   // of a circle, in one sentence
-constexpr std::size_t kShort = 64;  // bytes of a name where the sentence is too long
-
-std::string cut(std::string_view text, std::size_t most) {
-  constexpr std::string_view kMore = "...";
-  std::string whole = printable(text, most + 1);
-  if (whole.size() <= most) return whole;
-  return printable(whole, most - kMore.size()).append(kMore);
-}
-
-/// What a connected rank, of which no more is known, has not done; by WaitFor::Kind.
-constexpr std::array<std::string_view, 6> kNotDone = {"arrived", "joined",    "arrived",
-                                                      "set it",  "issued it", "sent the message"};
-
-/// Where one rank is, and where several are; by RankFacts::State.
-constexpr std::array<std::array<std::string_view, 2>, 9> kWhere = {{
-    {"which is", "which are"},
-    {"which has stalled", "which have stalled"},
-    {"which never connected", "which never connected"},
-    {"which has not connected since the daemon loaded the job",
-     "which have not connected since the daemon loaded the job"},
-    {"whose connection has closed", "whose connections have closed"},
-    {"which is silent", "which are silent"},
-    {"whose host does not answer", "whose hosts do not answer"},
-    {"which has left", "which have left"},
-    {"which is gone", "which are gone"},
-}};
-
-bool shows_doing(RankFacts::State state) {
-  return state <= RankFacts::State::slow || state == RankFacts::State::gone;
-}
-
-std::string connected(std::size_t others) {
-  return others == 1 ? "1 other is connected" : format("{} others are connected", others);
-}
+constexpr std::size_t kEdges = 3;  // of a circle, in one sentence
 
 const char* wait(const Places& who) { return who.size() == 1 ? " waits" : " wait"; }
 
-std::string more(std::size_t count, std::string_view noun) {
-  return format("{} more {}{}", count, noun, count == 1 ? "" : "s");
+template <class List>
+void sort_uniquely(List& list) {
+  std::ranges::sort(list);
+  list.erase(std::unique(list.begin(), list.end()), list.end());
 }
 
-/// How the parts of a sentence are worded. If it is too long, it is made again with less.
-struct Wording {
-  bool hosts = true;
-  bool whole_names = true;
-  std::size_t sets = kSets;
-  std::span<const RankFacts> ranks = {};
-  std::span<const std::size_t> waiting = {};  ///< for the cause
-
-  std::string text(const std::string& name) const { return whole_names ? name : cut(name, kShort); }
-  std::string who(const Places& places) const {
-    std::vector<const RankFacts*> facts;
-    facts.reserve(places.size());
-    for (const std::size_t place : places) facts.push_back(&ranks[place]);
-    return name_of_ranks(facts, hosts);
+void name_cause(Diagnosis& of, const Places& cause, std::span<const RankFacts> ranks) {
+  for (const std::size_t place : cause) {
+    const RankFacts& one = ranks[place];
+    if (one.rank) of.ranks.push_back(*one.rank);
+    if (!one.host.empty()) of.hosts.push_back(printable_name(one.host));
   }
-  /// Returns for example "4095 ranks wait".
-  std::string waits() const {
-    const bool ranked = std::ranges::all_of(waiting, [&](auto at) { return !!ranks[at].rank; });
-    if (waiting.size() == 1) return ranked ? "1 rank waits" : "1 process waits";
-    return format("{} {} wait", waiting.size(), ranked ? "ranks" : "processes");
-  }
-  /// Says where ranks are that others wait for, behind their names. They have the same state.
-  std::string where(const Places& places, WaitFor::Kind kind) const {
-    const RankFacts& one = ranks[places.front()];
-    const bool one_host = !one.host.empty() && std::ranges::all_of(places, [&](std::size_t place) {
-      return ranks[place].host == one.host;
-    });
-    const bool of_host = one.state == RankFacts::State::no_answer;
-    const bool several = places.size() > 1 && !(of_host && one_host);
-    const std::string state(kWhere[static_cast<std::size_t>(one.state)][several]);
-    if (!one.doing.empty() && shows_doing(one.state)) {
-      return state + (one.state == RankFacts::State::gone ? ": " : " ") + text(one.doing);
-    }
-    if (one.state != RankFacts::State::live) return state;
-    return format("{} connected, but {} not {}", state, several ? "have" : "has",
-                  kNotDone[static_cast<std::size_t>(kind)]);
-  }
-};
-
-/// Makes a text with the first wording in which it fits; if there is none, cuts it.
-template <class Compose>
-std::string fitted(std::span<const RankFacts> ranks, const Compose& compose,
-                   std::span<const std::size_t> waiting = {}) {
-  std::string text;
-  for (Wording wording : {Wording{}, Wording{true, false}, Wording{false, true},
-                          Wording{false, false}, Wording{false, false, 1}}) {
-    wording.ranks = ranks;
-    wording.waiting = waiting;
-    text = compose(wording);
-    if (text.size() <= Diagnosis::kSentenceBytes) break;
-  }
-  return cut(text, Diagnosis::kSentenceBytes);
+  sort_uniquely(of.ranks);
+  sort_uniquely(of.hosts);
 }
 
-/// One diagnosis.
+/// The diagnosis that follows from the wait-fors.
 class Rules {
  public:
   Rules(std::span<const WaitFor> wait_fors, std::span<const RankFacts> ranks, TimePoint now)
-      : ranks_(ranks), now_(now), graph_(wait_fors, ranks), all_(graph_.all()) {
+      : ranks_(ranks),
+        now_(now),
+        graph_(wait_fors, ranks),
+        all_(graph_.all()),
+        in_circle_(all_.size()) {
     for (const WaitFor* one : all_) first_end_ = std::min(first_end_, end_of(*one));
+    for (const std::size_t at : graph_.circle()) {
+      in_circle_[at] = true;
+      circle_has_unsent_ = circle_has_unsent_ || all_[at]->unsent;
+    }
   }
 
   /// Asks the rules in their order, each about the oldest wait-for first.
@@ -158,49 +91,76 @@ class Rules {
     for (std::size_t i = size(calls[0]) == size(calls[1]) ? 0 : 1; i < calls.size(); ++i) {
       std::ranges::copy(calls[i].ranks, std::back_inserter(cause));
     }
-    return made(State::stuck, Kind::mismatch, at, cause, [&](const Wording& wording) {
+    Diagnosis found = made(State::stuck, Kind::mismatch, at, cause, [&](const Wording& wording) {
       std::string text = wording.text(one.what) + " differs between ranks: ";
-      const std::size_t shown = std::min(calls.size(), kSets);
+      const std::size_t shown = std::min(calls.size(), Wording::kSets);
       for (std::size_t i = 0; i < shown; ++i) {
         text += format("{}{} issued {}", i == 0 ? "" : ", ", wording.who(calls[i].ranks),
                        wording.text(calls[i].call));
       }
-      return calls.size() == shown ? text : text + ", and " + more(calls.size() - shown, "call");
+      const std::size_t left = calls.size() - shown;
+      return left == 0 ? text : text + ", and " + Wording::more(left, "call");
     });
+    found.hopeless = one.confirmed && one.process_group != 0;
+    return found;
   }
 
+  /// A circle with a message that is not sent is left to the rule `unsent`, which says more.
   std::optional<Diagnosis> deadlock(std::size_t at) const {
-    if (graph_.circle().empty() || graph_.circle().front() != at) return std::nullopt;
+    const Places& circle = graph_.circle();
+    if (circle.empty() || circle.front() != at || circle_has_unsent_) return std::nullopt;
     Places cause;
-    for (std::size_t i = 0; i < graph_.circle().size(); ++i) {
+    TimePoint youngest = all_[at]->since;
+    bool confirmed = true;
+    std::vector<std::uint64_t> process_groups;
+    for (std::size_t i = 0; i < circle.size(); ++i) {
+      const WaitFor& one = graph_.in_circle(i);
       std::ranges::copy(graph_.ranks_in_circle(i), std::back_inserter(cause));
+      youngest = std::max(youngest, one.since);
+      confirmed = confirmed && one.confirmed;
+      if (one.process_group != 0) process_groups.push_back(one.process_group);
     }
-    TimePoint youngest;
-    for (const std::size_t one : graph_.circle()) youngest = std::max(youngest, all_[one]->since);
-    const bool stuck = now_ - youngest >= Diagnosis::kCircle;
-    return made(stuck ? State::stuck : State::waiting, Kind::deadlock, at, cause,
-                [&](const Wording& wording) { return circle_text(wording); });
+    sort_uniquely(process_groups);
+    const bool blocked = are_blocked(cause);
+    const bool stuck = blocked || now_ - youngest >= Diagnosis::kCircle;
+    Diagnosis found = made(stuck ? State::stuck : State::waiting, Kind::deadlock, at, cause,
+                           [&](const Wording& wording) { return circle_text(wording); });
+    found.process_groups = std::move(process_groups);
+    found.hopeless = blocked && confirmed;
+    return found;
   }
 
+  /// If the other rank waits elsewhere, it may come to the message later, unless it waits for this
+  /// rank.
   std::optional<Diagnosis> unsent(std::size_t at) const {
     const WaitFor& one = *all_[at];
     if (!one.unsent || one.awaited.empty()) return std::nullopt;
-    return made(State::stuck, Kind::unsent, at, one.awaited, [&](const Wording& wording) {
-      return format("{} waits for a message from {}, which went on without sending it",
-                    wording.text(one.what), wording.who(one.awaited));
-    });
+    if (!in_circle_[at] && graph_.ends_of(one).empty()) return std::nullopt;
+    const bool stuck = are_blocked(one.awaited) && are_blocked(one.waiting);
+    const bool sends = one.kind == WaitFor::Kind::send;
+    return made(stuck ? State::stuck : State::waiting, Kind::unsent, at, one.awaited,
+                [&](const Wording& wording) {
+                  return format("{} waits for {}{}, which went on without {} it",
+                                wording.text(one.what), sends ? "" : "a message from ",
+                                wording.who(one.awaited), sends ? "receiving" : "sending");
+                });
   }
 
-  /// What a wait-for awaits that waits for nobody. One that awaits a lost rank comes first, one of
-  /// which nothing is known but who waits comes last.
-  enum class End : std::uint8_t { lost_rank, rank, unknown, none };
+  bool are_blocked(const Places& places) const {
+    return std::ranges::all_of(places, [this](std::size_t rank) { return ranks_[rank].blocked; });
+  }
+
+  /// What a wait-for awaits that waits for nobody. One that awaits a lost rank comes first, then
+  /// one whose ranks are known, and one of which nothing is known but who waits comes last.
+  enum class End : std::uint8_t { lost_rank, rank, unnamed, unknown, none };
   End end_of(const WaitFor& one) const {
     const Places ends = graph_.ends_of(one);
     const auto is_lost = [this](std::size_t rank) { return ranks_[rank].is_lost(); };
     if (!one.may_recover && std::ranges::any_of(ends, is_lost)) {
       return End::lost_rank;
     }
-    if (!ends.empty() || one.unnamed > 0) return End::rank;
+    if (!ends.empty()) return End::rank;
+    if (one.unnamed > 0) return End::unnamed;
     const bool known = !one.awaited.empty() || one.kind == WaitFor::Kind::collective;
     return known || one.waiting.empty() ? End::none : End::unknown;
   }
@@ -257,7 +217,8 @@ class Rules {
     std::map<std::pair<int, std::string_view>, Places> sets;
     for (const std::size_t place : ends) {
       const RankFacts& facts = ranks_[place];
-      const std::string_view doing = shows_doing(facts.state) ? facts.doing : std::string_view();
+      const std::string_view doing =
+          Wording::shows_doing(facts.state) ? facts.doing : std::string_view();
       sets[{-static_cast<int>(facts.state), doing}].push_back(place);
     }
     std::size_t left = ends.size() + one.unnamed;
@@ -268,7 +229,7 @@ class Rules {
       left -= set.size();
     }
     if (left > 0 && items.size() < wording.sets) {
-      items.push_back(more(left, "rank"));
+      items.push_back(Wording::more(left, "rank"));
       left = 0;
     }
     std::string text;
@@ -276,7 +237,7 @@ class Rules {
       const bool last = i > 0 && i + 1 == items.size() && left == 0;
       text += format("{}{}for {}", i == 0 ? "" : ", ", last ? "and " : "", items[i]);
     }
-    return left == 0 ? text : text + ", and " + more(left, "rank");
+    return left == 0 ? text : text + ", and " + Wording::more(left, "rank");
   }
 
   std::string missing_text(const WaitFor& one, const Places& ends, const Wording& wording) const {
@@ -286,15 +247,15 @@ class Rules {
       const std::string awaited = named_by_state(one, ends, wording);
       if (key) return format("{}; {} {}", what, wording.waits(), awaited);
       const bool launch = one.kind == WaitFor::Kind::launch;
-      const std::string rest = launch ? connected(one.waiting.size()) : wording.waits();
+      const std::string rest = launch ? Wording::connected(one.waiting.size()) : wording.waits();
       return format("{} waits {}; {}", what, awaited, rest);
     }
     const std::string who = wording.who(one.waiting) + wait(one.waiting);
     const std::string text = key ? what + "; " + who : who + " in " + what;
     if (wording.waiting.size() <= one.waiting.size()) return text;
     const std::size_t others = wording.waiting.size() - one.waiting.size();
-    return text + format(", and {} wait{} for {}", more(others, "rank"), others == 1 ? "s" : "",
-                         one.waiting.size() == 1 ? "it" : "them");
+    return text + format(", and {} wait{} for {}", Wording::more(others, "rank"),
+                         others == 1 ? "s" : "", one.waiting.size() == 1 ? "it" : "them");
   }
 
   /// Makes a diagnosis about a wait-for. compose(wording) makes the sentence.
@@ -304,18 +265,9 @@ class Rules {
     const WaitGraph::Behind chain = graph_.behind(at);
     Diagnosis out{.state = state, .kind = kind, .since = all_[at]->since};
     out.sentence = fitted(ranks_, compose, chain.ranks);
-    for (const std::size_t place : cause) {
-      const RankFacts& one = ranks_[place];
-      if (one.rank) out.ranks.push_back(*one.rank);
-      if (!one.host.empty()) out.hosts.push_back(printable_name(one.host));
-    }
-    const auto sort_uniquely = [](auto& list) {
-      std::ranges::sort(list);
-      list.erase(std::unique(list.begin(), list.end()), list.end());
-    };
-    sort_uniquely(out.ranks);
-    sort_uniquely(out.hosts);
+    name_cause(out, cause, ranks_);
     out.waiting = chain.ranks.size();
+    if (all_[at]->process_group != 0) out.process_groups = {all_[at]->process_group};
     for (std::size_t i = 0; i < std::min(chain.wait_fors.size(), Diagnosis::kEvidence); ++i) {
       out.evidence.push_back(evidence(*all_[chain.wait_fors[i]]));
     }
@@ -328,7 +280,7 @@ class Rules {
       if (!one.waiting.empty()) text += ": " + wording.who(one.waiting) + wait(one.waiting);
       if (!one.awaited.empty()) text += " for " + wording.who(one.awaited);
       if (one.unnamed == 0) return text;
-      return text + (one.awaited.empty() ? " for " : " and ") + more(one.unnamed, "rank");
+      return text + (one.awaited.empty() ? " for " : " and ") + Wording::more(one.unnamed, "rank");
     });
   }
 
@@ -336,8 +288,45 @@ class Rules {
   const TimePoint now_;
   const WaitGraph graph_;
   const std::vector<const WaitFor*>& all_;  // of graph_, the oldest first
-  End first_end_ = End::none;               // of all wait-fors
+  std::vector<bool> in_circle_;             // by place in all_
+  bool circle_has_unsent_ = false;
+  End first_end_ = End::none;  // of all wait-fors
 };
+
+/// Returns whether the ranks that deviate are no minority, so that nobody knows which are wrong.
+bool both_sides(const Deviation& of) { return of.ranks.size() >= of.others.size(); }
+
+std::string diverged_text(const Deviation& of, const Wording& wording) {
+  const std::string others = both_sides(of) ? wording.who(of.others) : "the other ranks";
+  return format(
+      "the collectives of {} differ between sequences {} and {}: {} {} issued others than {}",
+      wording.text(of.group), of.from, of.to, wording.who(of.ranks),
+      of.ranks.size() == 1 ? "has" : "have", others);
+}
+
+std::string straggler_text(const Deviation& of, const Wording& wording) {
+  return format("{} is held up by {}, which {} late to its collectives; {}", wording.text(of.group),
+                wording.who(of.ranks), of.ranks.size() == 1 ? "comes" : "come", wording.waits());
+}
+
+Diagnosis deviation(const Deviation& of, std::span<const RankFacts> ranks) {
+  const bool diverged = of.kind == Deviation::Kind::diverged;
+  Diagnosis out{.state = diverged ? State::stuck : State::waiting,
+                .kind = diverged ? Kind::diverged : Kind::straggler,
+                .since = of.since};
+  Places cause = of.ranks;
+  if (diverged && both_sides(of)) std::ranges::copy(of.others, std::back_inserter(cause));
+  out.sentence = fitted(
+      ranks,
+      [&](const Wording& wording) {
+        return diverged ? diverged_text(of, wording) : straggler_text(of, wording);
+      },
+      of.others);
+  name_cause(out, cause, ranks);
+  if (!diverged) out.waiting = of.others.size();
+  if (of.process_group != 0) out.process_groups = {of.process_group};
+  return out;
+}
 
 }  // namespace
 
@@ -347,14 +336,19 @@ std::string_view name_of(Diagnosis::State state) {
 }
 
 std::string_view name_of(Diagnosis::Kind kind) {
-  constexpr std::array<std::string_view, 8> kNames = {"none",   "lost",    "mismatch", "deadlock",
-                                                      "unsent", "missing", "queued",   "hung"};
+  constexpr std::array<std::string_view, 10> kNames = {
+      "none",    "lost",   "mismatch", "deadlock", "unsent",
+      "missing", "queued", "hung",     "diverged", "straggler"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-Diagnosis diagnose(std::span<const WaitFor> wait_fors, std::span<const RankFacts> ranks,
-                   TimePoint now) {
-  return Rules(wait_fors, ranks, now).found();
+Diagnosis diagnose(std::span<const WaitFor> wait_fors, std::span<const Deviation> deviations,
+                   std::span<const RankFacts> ranks, TimePoint now) {
+  Diagnosis found = Rules(wait_fors, ranks, now).found();
+  if (found.kind != Kind::none || deviations.empty()) return found;
+  // The kinds are in the order of the rules.
+  const auto order = [](const Deviation& one) { return std::pair(one.kind, one.since); };
+  return deviation(*std::ranges::min_element(deviations, {}, order), ranks);
 }
 
 }  // namespace c10dd

@@ -22,14 +22,16 @@ struct Diagnosis {
   };
   /// The first that holds is the diagnosis.
   enum class Kind : std::uint8_t {
-    none,      ///< State::running
-    lost,      ///< a generation has ended, or a rank has given up
-    mismatch,  ///< ranks have issued different collectives
-    deadlock,  ///< ranks wait for each other in a circle
-    unsent,    ///< a rank waits for a message that its sender does not send
-    missing,   ///< a rank, or a key, has not come
-    queued,    ///< a collective was issued, but the backend of some rank has not begun
-    hung,      ///< all ranks are in a collective, and it does not end
+    none,       ///< State::running
+    lost,       ///< a generation has ended, or a rank has given up
+    mismatch,   ///< ranks have issued different collectives
+    deadlock,   ///< ranks wait for each other in a circle
+    unsent,     ///< a rank waits for a message that the other rank does not send, or receive
+    missing,    ///< a rank, or a key, has not come
+    queued,     ///< a collective was issued, but the backend of some rank has not begun
+    hung,       ///< all ranks are in a collective, and it does not end
+    diverged,   ///< ranks have issued different collectives, and have all gone on
+    straggler,  ///< a rank comes late to most collectives
   };
 
   State state = State::running;
@@ -39,6 +41,10 @@ struct Diagnosis {
   std::vector<Rank> ranks = {};         ///< the cause, ascending; those whose ranks are known
   std::vector<std::string> hosts = {};  ///< of the cause, ascending
   std::size_t waiting = 0;              ///< ranks that wait for the cause
+  std::vector<std::uint64_t> process_groups = {};  ///< that the cause is in; ascending
+  /// The process groups can never go on, whatever their ranks do: a mismatch, or a deadlock of
+  /// ranks that are blocked, and it is confirmed.
+  bool hopeless = false;
   /// A line for each wait-for that leads to the cause, the nearest first; at most kEvidence.
   std::vector<std::string> evidence = {};
 
@@ -59,10 +65,10 @@ struct Diagnosis {
 std::string_view name_of(Diagnosis::State state);
 std::string_view name_of(Diagnosis::Kind kind);
 
-/// Finds the cause. `ranks` has all ranks and processes to which the wait-fors refer by their
-/// place. Equal calls give equal results. Takes time in proportion to the length of all lists, but
-/// for sorting.
-Diagnosis diagnose(std::span<const WaitFor> wait_fors, std::span<const RankFacts> ranks,
-                   TimePoint now);
+/// Finds the cause. `ranks` has all ranks and processes to which the wait-fors and deviations refer
+/// by their place. Equal calls give equal results. Takes time in proportion to the length of all
+/// lists, but for sorting.
+Diagnosis diagnose(std::span<const WaitFor> wait_fors, std::span<const Deviation> deviations,
+                   std::span<const RankFacts> ranks, TimePoint now);
 
 }  // namespace c10dd

@@ -92,11 +92,11 @@ inline constexpr std::chrono::nanoseconds kMemberTtlMax = std::chrono::minutes(1
 inline constexpr std::chrono::seconds kAbsence{
     2};  // a session without a connection counts as gone after this time
 
-inline constexpr std::size_t kPublishedCallsPerJob = 262'144;
-inline constexpr std::size_t kCallsPerProcessGroup = 1'024;  // distinct calls
-inline constexpr std::chrono::seconds kPublishedCallLife{30};
-inline constexpr std::size_t kCallsRead = 16;      // distinct calls in one reply
-inline constexpr std::size_t kCallNameBytes = 63;  // each name in a published call
+inline constexpr std::size_t kGroupsPerActivity = 64;      // process groups in one report
+inline constexpr std::size_t kMarksPerActivity = 64;       // of each kind and process group
+inline constexpr std::size_t kOpenGroups = 4'096;          // process groups of one session
+inline constexpr std::size_t kGroupRanksPerJob = 524'288;  // sizes of all process groups together
+inline constexpr std::size_t kOperationNameBytes = 63;  // name and arguments of an operation, each
 
 inline constexpr std::size_t kSeriesPerReport = 512;
 inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; metrics call further ones "other"

@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <variant>
 
+#include "protocol/activity_ops.h"
 #include "protocol/barrier_ops.h"
-#include "protocol/call_ops.h"
 #include "protocol/endpoint_ops.h"
 #include "protocol/error.h"
 #include "protocol/group_ops.h"
@@ -29,12 +29,12 @@ using AnyRequest =
     std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet, Remove,
                  MultiGet, MultiSet, List, Count, Append, RemovePrefix, Transact, Watch, ReadValues,
                  QueuePush, QueuePop, QueueLength, WaitCounter, Barrier, Exchange, Join,
-                 ReadMembers, Leave, WatchGroup, Notify, Acknowledge, Progress, Report, PublishCall,
-                 ReadCalls, LeaseEndpoint>;
+                 ReadMembers, Leave, WatchGroup, Notify, Acknowledge, Progress, Report, LeaseEndpoint,
+                 Activity>;
 using AnyReply =
     std::variant<Done, Welcome, Written, Value, Values, ValuePage, Checked, Counter, Compared,
                  Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped, Exchanged,
-                 Joined, MemberPage, GroupStatus, PublishedCalls, EndpointLease>;
+                 Joined, MemberPage, GroupStatus, ActivityDiagnosis, EndpointLease>;
 }  // namespace detail
 
 // The functions that copy, move and destroy these variants are long, so they are in ops.cc only.

@@ -32,6 +32,8 @@ struct RankFacts {
   std::uint64_t pid = 0;          ///< 0: not known
   State state = State::live;
   std::string doing = {};  ///< "in phase backward of step 12", or how it ended; may be empty
+  /// All its threads that issue operations of process groups wait for the end of one.
+  bool blocked = false;
 
   /// Returns whether it will not come by itself.
   bool is_lost() const { return state >= State::closed; }
@@ -52,6 +54,7 @@ struct WaitFor {
     key,      ///< also a counter
     collective,
     receive,
+    send,
   };
 
   Kind kind = Kind::key;
@@ -70,7 +73,31 @@ struct WaitFor {
   /// It may go on without those that are lost: most ranks of a launch have left, or a group has
   /// enough members without them.
   bool may_recover = false;
-  bool unsent = false;  ///< of a receive: the sender has gone on without sending
+  /// Of a message: the other rank has gone on without it, or is blocked and cannot come to it.
+  bool unsent = false;
+  /// Of a collective or message: the random number of its process group. 0: of no process group.
+  std::uint64_t process_group = 0;
+  Duration usual{0};       ///< how long it usually takes; 0: not known
+  bool confirmed = false;  ///< all who wait have told it twice, so it was not just about to end
+};
+
+/// Ranks of a process group that do not do what the others do, although all of them go on.
+struct Deviation {
+  enum class Kind : std::uint8_t {
+    diverged,   ///< they have issued other collectives
+    straggler,  ///< they come late to the collectives, so the others wait for them
+  };
+
+  Kind kind = Kind::diverged;
+  std::string group = {};  ///< `group "dp"`
+  std::uint64_t process_group = 0;
+  TimePoint since = {};
+  std::vector<std::size_t> ranks = {};   ///< those that deviate; places, ascending
+  std::vector<std::size_t> others = {};  ///< the others of the group; ascending
+  /// Of `diverged`: the first difference is in the collectives from `from` up to, but without,
+  /// `to`.
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;
 };
 
 }  // namespace c10dd

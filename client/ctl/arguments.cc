@@ -46,6 +46,8 @@ struct Command {
   std::vector<std::string_view> operands;
   std::string_view sentence;
   std::vector<Option> options = {};
+  /// It reads files, of which several may be given, and asks no daemon.
+  bool reads_files = false;
 };
 
 const std::vector<Option>& common_options() {
@@ -73,6 +75,11 @@ const std::vector<Command>& all_commands() {
        {{"--run", "RUN", "show only this run; default all runs of the job", &Words::run},
         {"--watch", "", "print a line for each change until a signal ends c10ddctl",
          &Words::watch}}},
+      {"flight",
+       {"FILE|FOLDER"},
+       "say who holds a job up, from flight records that PyTorch or c10dd has written",
+       {},
+       true},
       {"move",
        {"NAME", "HOST:PORT"},
        "move a job to another daemon; must run on the machine of a daemon"},
@@ -114,7 +121,7 @@ std::string meant(std::string_view word, const std::vector<std::string>& known) 
 std::string usage_of(const Command& command) {
   std::string text(command.name);
   for (const std::string_view operand : command.operands) text.append(" ").append(operand);
-  return text;
+  return command.reads_files ? text + "..." : text;
 }
 
 constexpr std::size_t kColumn = 24;  // where sentences begin
@@ -287,6 +294,7 @@ Result<void> check(const Line& line) {
   }
   const std::size_t wanted = line.words.idle ? 0 : command->operands.size();
   if (line.operands.size() == wanted) return {};
+  if (command->reads_files && line.operands.size() > wanted) return {};
   return refused(format("wrong number of arguments; write c10ddctl {}", usage_of(*command)));
 }
 
@@ -328,6 +336,7 @@ Result<Parsed> parse(const std::vector<std::string>& words,
   out.endpoint = given.endpoint;
   out.run = given.run;
   out.watch = given.watch;
+  if (command->reads_files) return parsed;
   auto daemons = find_daemons(given.daemon, environment);
   if (!daemons) return daemons.error();
   out.daemons = std::move(*daemons);

@@ -16,11 +16,12 @@
 namespace c10dd::ctl {
 
 struct Arguments {
-  std::vector<client::HostPort> daemons;      ///< in the order in which they are asked
+  /// In the order in which they are asked; empty for `flight`.
+  std::vector<client::HostPort> daemons;
   std::chrono::milliseconds timeout{10'000};  ///< for the reply of one daemon
   bool json = false;
   std::string command;
-  std::vector<std::string> operands;  ///< as many as the command needs
+  std::vector<std::string> operands;  ///< as many as the command needs; of `flight` one or more
   /// Of rm: removes all jobs that nobody has used for so long.
   std::optional<Duration> idle = {};
   bool watch = false;    ///< of diagnose

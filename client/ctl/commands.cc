@@ -13,6 +13,7 @@
 
 #include "client/client.h"
 #include "client/ctl/diagnose.h"
+#include "client/ctl/flight.h"
 #include "client/ctl/page.h"
 #include "client/ctl/request.h"
 #include "client/ctl/table.h"
@@ -292,6 +293,7 @@ Outcome run(const Arguments& arguments) {
       {"move", move},
       {"rm", remove},
       {"lease", lease},
+      {"flight", flight},
       {"diagnose",
        [](const Arguments& of) { return diagnose(of, std::chrono::system_clock::now()); }}};
   Outcome outcome = commands.at(arguments.command)(arguments);

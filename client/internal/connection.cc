@@ -31,7 +31,7 @@ namespace {
 
 constexpr Duration kDialPatienceMin = std::chrono::milliseconds(500);
 constexpr Duration kProbePatience = std::chrono::milliseconds(300);
-constexpr Duration kPeriod = std::chrono::seconds(1);  // of Connection::Periodic
+constexpr Duration kWaitMax = std::chrono::seconds(1);
 constexpr std::size_t kReadBytes = 256 * 1024;
 
 timespec to_timespec(Duration wait) {
@@ -56,10 +56,10 @@ struct Connection::State {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  State(CoreOptions options, Periodic periodic, Announce announces)
+  State(CoreOptions options, std::vector<Periodic> all, Announce announces)
       : core(std::move(options), boot_time()),
         announcements(boot_time()),
-        each_second(std::move(periodic)),
+        periodics(std::move(all)),
         announce(std::move(announces)),
         wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         reader_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -89,7 +89,6 @@ struct Connection::State {
   void read_some(Lock& lock);
   void make_connection(Lock& lock);
   void wait_for_events(Lock& lock);
-  void post_periodic(TimePoint now);
   void announce_if_due(Lock& lock, TimePoint now);
   void probe_server(Lock& lock, std::string_view probe);
   Reply call(Lock& lock, Request request, Duration limit, std::uint64_t* running = nullptr);
@@ -99,7 +98,7 @@ struct Connection::State {
   mutable std::mutex mutex;
   Core core;
   Announcements announcements;
-  Periodic each_second;
+  Periodics periodics;
   Announce announce;
   Descriptor wake_fd;
   Descriptor reader_fd;  // wakes the caller that reads
@@ -114,9 +113,6 @@ struct Connection::State {
   bool closing = false;             // refuse calls from outside
   bool stop = false;                // end the thread
   bool waits_for_room = false;      // the thread polls the socket for room (POLLOUT)
-  TimePoint next_period;
-  std::optional<std::uint64_t> posted;  // the periodic request that has no reply yet
-  std::uint64_t posted_in = 0;          // value of CoreStats::connects at the last periodic request
   Bytes buffer = Bytes(kReadBytes, '\0');
   const HomeProcess home;
   std::thread thread;
@@ -160,7 +156,7 @@ void Connection::State::drop_socket(Lock& lock) {
 /// Hands replies to their callers.
 void Connection::State::settle() {
   for (Completion& done : core.take_completions()) {
-    if (posted == done.call) posted.reset();
+    if (periodics.take(done) && socket) wake();  // without a socket, the thread wakes up soon
     const auto it = slots.find(done.call);
     if (it == slots.end()) continue;
     it->second->reply = std::move(done.reply);
@@ -225,13 +221,13 @@ void Connection::State::make_connection(Lock& lock) {
 
 void Connection::State::wait_for_events(Lock& lock) {
   const TimePoint now = boot_time();
-  TimePoint until = core.next_deadline().value_or(now + kPeriod);
-  if (core.open()) until = std::min(until, next_period);
+  TimePoint until = core.next_deadline().value_or(now + kWaitMax);
+  if (core.open() && !closing) until = std::min(until, periodics.due());
   for (const auto& due : {announcements.due(), core.probe_at()})
     until = std::min(until, due.value_or(until));
   // ppoll does not count the time while the machine is suspended. The waits are short, so that a
-  // deadline is missed by at most kPeriod.
-  const timespec limit = to_timespec(std::clamp<Duration>(until - now, Duration::zero(), kPeriod));
+  // deadline is missed by at most kWaitMax.
+  const timespec limit = to_timespec(std::clamp<Duration>(until - now, Duration::zero(), kWaitMax));
   waits_for_room = socket && !core.output().empty();
   set_interest();
   pollfd polled{poll_fd.get(), POLLIN, 0};
@@ -273,17 +269,6 @@ void Connection::State::read_for_all(Lock& lock, Slot& own, Duration wait) {
   if (!core.wants_socket()) wake();  // the thread closes it
 }
 
-void Connection::State::post_periodic(TimePoint now) {
-  if (!core.open() || closing || now < next_period) return;
-  next_period = now + kPeriod;
-  if (posted) return;  // the last periodic request has no reply yet
-  const std::uint64_t session = core.stats(now).connects;
-  if (auto request = each_second(session != posted_in)) {
-    posted = core.call(std::move(*request), kPeriod * 60, now);
-  }
-  posted_in = session;
-}
-
 void Connection::State::announce_if_due(Lock& lock, TimePoint now) {
   const bool over = core.over().has_value();
   if (closing || (over && !announcements.connected())) return;
@@ -310,8 +295,9 @@ void Connection::State::run() {
   while (!stop) {
     const TimePoint now = boot_time();
     core.tick(now);
-    post_periodic(now);
-    settle();  // first, because drop_socket() lets callers run
+    settle();  // first, because run() and drop_socket() let callers run
+    periodics.run(lock, core, closing);
+    settle();
     if (!core.wants_socket() && socket) drop_socket(lock);
     write_some();  // not flush(), which would wake this thread until there is room
     settle();
@@ -325,6 +311,7 @@ void Connection::State::run() {
       wait_for_events(lock);
     }
   }
+  periodics.run(lock, core, closing);  // passes on the last replies
   drop_socket(lock);
 }
 
@@ -381,9 +368,9 @@ Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::
 
 // ---- the public half ---------------------------------------------------------------------------
 
-Connection::Connection(CoreOptions options, Periodic each_second, Announce announce)
-    : state_(std::make_unique<State>(std::move(options), std::move(each_second),
-                                     std::move(announce))) {
+Connection::Connection(CoreOptions options, std::vector<Periodic> periodics, Announce announce)
+    : state_(
+          std::make_unique<State>(std::move(options), std::move(periodics), std::move(announce))) {
   state_->thread = start_thread("client", [state = state_.get()] { state->run(); });
 }
 

@@ -6,9 +6,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "client/core/announcements.h"
 #include "client/core/core.h"
+#include "client/internal/periodics.h"
 
 namespace c10dd {
 class Client;
@@ -28,11 +30,7 @@ class Recall {
 /// and call() throw Forked; the other methods do nothing.
 class Connection {
  public:
-  /// A function that the connection calls on its thread, once a second while there is a session.
-  /// The connection sends the request that the function returns, and ignores the reply. `again` is
-  /// true at the first call after each connect, because the daemon may have lost the earlier
-  /// requests. The function must not call the connection.
-  using Periodic = std::function<std::optional<Request>(bool again)>;
+  using Periodic = client::Periodic;
 
   /// A function that the connection calls on its thread to make an announcement. `daemon` is
   /// Core::address(). `absence` is a text that says why there is no session. The function must not
@@ -40,7 +38,9 @@ class Connection {
   using Announce = std::function<void(const Announcement&, const std::string& daemon,
                                       const std::string& absence)>;
 
-  Connection(CoreOptions options, Periodic each_second, Announce announce = {});
+  /// Sends the requests of `periodics` by itself.
+  explicit Connection(CoreOptions options, std::vector<Periodic> periodics = {},
+                      Announce announce = {});
   ~Connection();
 
   /// Blocks up to `patience` until there is a session. Fails with timed_out and the reason, or with

@@ -48,6 +48,7 @@ class Ended final : public Completion {
   }
   void complete_message(Result<Received>) noexcept override {}
   void enqueued(std::shared_ptr<DeviceEnd>) noexcept override {}
+  void begun() noexcept override {}
   Result<void> await() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return result_.has_value(); });
@@ -124,7 +125,7 @@ class NcclBackend final : public Backend {
     messages_->close();
   }
 
-  Traits traits() const override { return {.in_flight = kInFlight}; }
+  Traits traits() const override { return {.in_flight = kInFlight, .tells_begin = true}; }
 
   bool supports(Collective collective, DType dtype, ReduceOp reduce, Device device) const override {
     if (device.kind == Device::Kind::cuda && device.index != place_.device->index()) return false;

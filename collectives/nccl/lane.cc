@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An event that is recorded while NCCL returns in_progress is reached too early, because the
 // operation is not on the stream yet. So a unit is first issued, until NCCL returns success, and
-// then the event of its end is recorded.
+// then the event of its end is recorded. That of its begin comes before.
 #include "collectives/nccl/lane.h"
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace c10dd::collectives::nccl {
 namespace {
 
 // The driver blocks who puts something on a stream that holds about 1024 things. An operation is
-// about three of them: it waits for the caller's stream, runs, and has an event at its end.
+// about four of them: it waits for the caller's stream, runs, and has an event at its begin and at
+// its end.
 constexpr std::size_t kOnStream = 64;
 
 bool is_message(const Operation& operation) { return info_of(operation.collective).message; }
@@ -153,6 +154,7 @@ Worker::Task::Step Lane::poll(Clock::time_point now) {
   bool advanced = advance();
   while (end_reached()) advanced = true;
   while (issue_next()) advanced = true;
+  if (begin_reached()) advanced = true;
   if (auto late = find_late(now)) fail_on_worker(*late);
   if (advanced) return Step::advanced;
   const std::lock_guard lock(mutex_);
@@ -200,6 +202,12 @@ Result<void> Lane::begin(Unit& unit) {
     }
   }
   if (operations.empty()) return {};
+  auto event = device_.make_event();
+  if (!event) return failed(*unit.entries.front(), event.error());
+  if (Result<void> recorded = (*event)->record(stream_); !recorded) {
+    return failed(*unit.entries.front(), recorded.error());
+  }
+  unit.begin = std::move(*event);
   const Issued issued = nccl::issue(channel(), operations, unit.made);
   if (issued.status == Status::success || issued.status == Status::in_progress) return {};
   return failed(*unit.entries.front(), issued.call, issued.status);
@@ -261,6 +269,7 @@ bool Lane::end_reached() {
   Unit unit = std::move(running_.front());
   running_.pop_front();
   on_stream_ -= unit.entries.size();
+  if (unit.begin) tell_begun(unit);
   end(unit);
   const bool owned = std::ranges::any_of(
       unit.entries, [](const auto& entry) { return has_owner(entry->operation); });
@@ -270,6 +279,28 @@ bool Lane::end_reached() {
         [entries = std::move(unit.entries)]() mutable { entries.clear(); });
   }
   return true;
+}
+
+/// Looks whether the stream has got to the next unit, which is the first one that has not ended:
+/// NCCL may still be busy with it. Returns whether it has.
+bool Lane::begin_reached() {
+  Unit* const next = !running_.empty() ? &running_.front() : issuing_ ? &*issuing_ : nullptr;
+  if (next == nullptr || !next->begin) return false;
+  const Result<bool> reached = next->begin->reached();
+  if (!reached) {
+    fail_on_worker(failed(*next->entries.front(), reached.error()));
+    return false;
+  }
+  if (*reached) tell_begun(*next);
+  return *reached;
+}
+
+void Lane::tell_begun(Unit& unit) {
+  unit.begin.reset();
+  const std::lock_guard lock(mutex_);
+  for (const auto& entry : unit.entries) {
+    if (entry->completion != nullptr) entry->completion->begun();
+  }
 }
 
 void Lane::end(const Unit& unit) {

@@ -72,6 +72,8 @@ class Lane final : public Worker::Task, public std::enable_shared_from_this<Lane
   /// Entries that are issued together.
   struct Unit {
     std::vector<std::shared_ptr<Entry>> entries;
+    /// In front of it on the stream; null if it has no operation, or if it has begun.
+    std::shared_ptr<CudaEvent> begin = {};
     std::shared_ptr<CudaEvent> end = {};
     MadeOps made = {};
   };
@@ -83,6 +85,8 @@ class Lane final : public Worker::Task, public std::enable_shared_from_this<Lane
   bool advance();
   bool issue_next();
   bool end_reached();
+  bool begin_reached();
+  void tell_begun(Unit& unit);
   void end(const Unit& unit);
   std::optional<Failure> find_late(Clock::time_point now);
   bool retire();

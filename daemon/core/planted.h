@@ -43,7 +43,7 @@ enum class Planted {
   totals_kept,         ///< fault: the totals of an ended session are still kept
   reservation_kept,    ///< fault: an item is still kept for a session that has ended
   beating_blamed,      ///< fault: a rank counts as silent between two of its heartbeats
-  call_kept,           ///< fault: a rank still counts as having published a call that was dropped
+  closed_counts,       ///< fault: a process group that a session has closed still counts as open
 
   // in PlainRuns and VolatileRuns; the stories of launches find these faults (launch_stories.h)
   join_end_forgotten,  ///< fault: a launch shares the run of the launch before it

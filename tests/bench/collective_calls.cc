@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scenario collective. Measures what a call of a process group costs its caller, without
 // communication: an all_reduce of 8 floats in a loopback group of one rank. One group is opened by
-// a client, so it has the hooks that report to a daemon; the other group has no hooks. Calls are
-// timed in batches, because reading the clock takes as long as a tenth of a call.
+// a client, so it has the hook that counts for a daemon; another has the hook with which groups of
+// several ranks tell how far they have come; the third has no hooks. That hook is measured by
+// itself, too. Calls are timed in batches, because reading the clock takes as long as a tenth of a
+// call.
 #include <array>
 #include <chrono>
 #include <functional>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "client/client.h"
+#include "collectives/activity_hook.h"
 #include "collectives/process_group.h"
 #include "tests/bench/scenarios.h"
 #include "tests/bench/servers.h"
@@ -50,6 +53,21 @@ std::chrono::nanoseconds call(ProcessGroup& group, const Tensor& tensor) {
   return Clock::now() - start;
 }
 
+/// Lets the hook see a batch of operations from their issue to their end.
+std::chrono::nanoseconds see(Hook& hook, CollectiveCall& seen) {
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < kBatch; ++i) {
+    hook.enqueued(seen);
+    hook.started(seen);
+    hook.begun(seen);
+    hook.finished(seen);
+    ++seen.operation.sequence;
+  }
+  const Clock::time_point end = Clock::now();
+  seen.enqueued = seen.started = seen.begun = seen.finished = end;  // of the next batch
+  return end - start;
+}
+
 /// Issues a batch, and waits for it afterwards. Counts only the time until the last was issued.
 std::chrono::nanoseconds issue(ProcessGroup& group, const Tensor& tensor) {
   std::array<WorkPtr, kBatch> works;
@@ -71,8 +89,15 @@ ScenarioResult run_collective(const Options& options) {
   const GroupOptions loopback{.backend = "loopback"};
   const auto watched = ProcessGroup::open(client, world, loopback);
   const auto plain = ProcessGroup::open(std::make_shared<Alone>(), world, loopback);
+  GroupOptions active_options = loopback;
+  active_options.hooks = {std::make_shared<collectives::ActivityHook>()};
+  const auto active = ProcessGroup::open(std::make_shared<Alone>(), world, active_options);
   std::vector<float> values(8);
   const Tensor tensor = tensor_of(values);
+  collectives::ActivityHook hook;
+  CollectiveCall seen;
+  seen.operation = {.collective = Collective::all_reduce, .output = tensor};
+  see(hook, seen);
 
   ScenarioResult result;
   result.name = "collective";
@@ -81,11 +106,13 @@ ScenarioResult run_collective(const Options& options) {
   result.parameters = {{"elements", values.size()}, {"ranks", 1}};
   result.series = {{"synchronous, hooks", "of a group that a client has opened", {}},
                    {"synchronous, no hooks", "", {}},
-                   {"asynchronous, hooks", "until the call returns", {}}};
+                   {"asynchronous, hooks", "until the call returns", {}},
+                   {"synchronous, activity hook", "", {}},
+                   {"activity hook alone", "from enqueued() to finished()", {}}};
   const std::function<std::chrono::nanoseconds()> batches[] = {
-      [&] { return call(*watched, tensor); },
-      [&] { return call(*plain, tensor); },
-      [&] { return issue(*watched, tensor); },
+      [&] { return call(*watched, tensor); },  [&] { return call(*plain, tensor); },
+      [&] { return issue(*watched, tensor); }, [&] { return call(*active, tensor); },
+      [&] { return see(hook, seen); },
   };
   for (const Series& one : result.series) result.facts.push_back({"p50, " + one.name, "ns", {}});
   for (unsigned n = 0; n < options.rounds; ++n) {

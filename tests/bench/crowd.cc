@@ -3,6 +3,7 @@
 
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -137,7 +138,7 @@ std::vector<Bytes> Crowd::encode(unsigned from, unsigned to, const RequestOf& re
 
 void Crowd::send(const std::vector<Bytes>& out) {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
-    lines_[i]->send(out[i]);
+    if (!pings_[i].ended) lines_[i]->send(out[i]);
     if (!out[i].empty()) pings_[i].asked = true;
     beat();
   }
@@ -146,6 +147,25 @@ void Crowd::send(const std::vector<Bytes>& out) {
 void Crowd::ask(const RequestOf& request_of) {
   send(encode(0, members_, request_of));
   receive_all();
+}
+
+void Crowd::ask_some(unsigned from, unsigned to, const RequestOf& request_of) {
+  std::size_t asked = 0;
+  std::vector<Bytes> out = encode(from, to, request_of);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (pings_[i].ended) out[i].clear();
+  }
+  for (unsigned rank = from; rank < to; ++rank) asked += pings_[rank % lines_.size()].ended ? 0 : 1;
+  send(out);
+  receive_members([](std::size_t, std::string_view in) { return take(in); }, asked,
+                  [](std::size_t) {});
+}
+
+void Crowd::drop(unsigned member) {
+  const std::size_t connection = member % lines_.size();
+  pings_[connection].ended = true;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, lines_[connection]->descriptor(), nullptr);
+  ::shutdown(lines_[connection]->descriptor(), SHUT_RDWR);
 }
 
 void Crowd::receive(std::size_t connection, std::size_t connections) {
@@ -158,7 +178,7 @@ void Crowd::receive_all() {
 }
 
 void Crowd::receive_as_they_come(const std::function<void(std::size_t)>& on_reply) {
-  receive_members([](std::size_t, std::string_view in) { return take(in); }, on_reply);
+  receive_members([](std::size_t, std::string_view in) { return take(in); }, members_, on_reply);
 }
 
 void Crowd::receive_each(const OnReply& on_reply) {
@@ -173,13 +193,14 @@ void Crowd::receive_each(const OnReply& on_reply) {
              *reply);
     return frame->size;
   };
-  receive_members(decode, [](std::size_t) {});
+  receive_members(decode, members_, [](std::size_t) {});
 }
 
-void Crowd::receive_members(const TakeOn& take, const std::function<void(std::size_t)>& on_reply) {
+void Crowd::receive_members(const TakeOn& take, std::size_t members,
+                            const std::function<void(std::size_t)>& on_reply) {
   std::array<epoll_event, 64> events;
   Clock::time_point last = Clock::now();
-  for (std::size_t missing = members_; missing > 0;) {
+  for (std::size_t missing = members; missing > 0;) {
     beat();
     const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                    static_cast<int>(kBetweenBeats.count()));
@@ -233,7 +254,7 @@ void Crowd::beat() {
     for (std::size_t i = slice_; i < greeted_; i += kSlices) {
       PingState& ping_state = pings_[i];
       ping_state.skipped = std::exchange(ping_state.asked, false) && !ping_state.skipped;
-      if (!ping_state.skipped) lines_[i]->send(ping);
+      if (!ping_state.skipped && !ping_state.ended) lines_[i]->send(ping);
     }
     slice_ = (slice_ + 1) % kSlices;
   }

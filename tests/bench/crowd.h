@@ -44,6 +44,14 @@ class Crowd {
   /// Every member says this, and is answered.
   void ask(const RequestOf& request_of);
 
+  /// Likewise, some members: from `from` to `to` - 1.
+  void ask_some(unsigned from, unsigned to, const RequestOf& request_of);
+
+  /// Closes the connection of a member, with all its sessions, or lets it be silent. It is not
+  /// asked any more.
+  void drop(unsigned member);
+  void silence(unsigned member) { pings_[member % lines_.size()].ended = true; }
+
   /// One answer for each member that was not answered yet.
   void receive_all();
 
@@ -65,7 +73,8 @@ class Crowd {
   void open(const Address& daemon, std::size_t connections);
   void append(Bytes& out, unsigned member, const Request& request, std::size_t connections) const;
   void receive(std::size_t connection, std::size_t connections);
-  void receive_members(const TakeOn& take, const std::function<void(std::size_t)>& on_reply);
+  void receive_members(const TakeOn& take, std::size_t members,
+                       const std::function<void(std::size_t)>& on_reply);
   void beat();
 
   unsigned members_;
@@ -74,6 +83,7 @@ class Crowd {
   struct PingState {
     bool asked = false;    ///< since the last answer or time to beat
     bool skipped = false;  ///< the last heartbeat was
+    bool ended = false;    ///< the connection was closed, or says nothing any more
   };
   std::vector<PingState> pings_;  // of the lines
   bool beats_ = false;

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "tests/bench/line.h"
+#include "tests/bench/servers.h"
 
 namespace c10dd::bench {
 namespace {
@@ -18,15 +19,6 @@ namespace {
 std::int64_t now_ns() {
   return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-/// The processor time that the process has taken so far; 0 without one.
-double cpu_seconds(pid_t process) {
-  clockid_t clock{};
-  timespec time{};
-  if (process == 0 || ::clock_getcpuclockid(process, &clock) != 0) return 0;
-  ::clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }

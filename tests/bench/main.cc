@@ -22,6 +22,8 @@
 //     collective   what a call of a process group of one rank costs its caller
 //     all-reduce   all_reduce over Gloo among --members (2) processes, and Gloo alone in the same
 //                  processes; --against torch,mpi: PyTorch's Gloo, and MPI
+//     synthetic    --ranks (1,000) ranks on --hosts connections report what their groups (--groups)
+//                  do; from a --fault until the daemon names it
 //     tcpstore-get, tcpstore-set, tcpstore-add, tcpstore-multi-get
 //                  the requests of PyTorch's TCPStore; --against torch: PyTorch's own servers
 //     storm        --connections (10,000) clients of PyTorch's TCPStore connect and join at once;
@@ -92,6 +94,7 @@ constexpr Scenario kScenarios[] = {
     {"tcpstore-set", run_tcpstore_set},
     {"tcpstore-add", run_tcpstore_add},
     {"tcpstore-multi-get", run_tcpstore_multi_get},
+    {"synthetic", run_synthetic},
     {"storm", run_storm},
     {"gloo-init", run_gloo_init},
     {"instructions", run_instructions},
@@ -194,12 +197,12 @@ void check_sync_delay(const CommandLine& line) {
 
 /// Adds the options that say how much is measured.
 void add_sizes(CLI::App& app, Options& o) {
-  app.add_option("--connections,--clients", o.connections,
+  app.add_option("--connections,--clients,--hosts", o.connections,
                  "number of connections; default: the scenario's number, otherwise 1")
       ->check(CLI::Range(1U, 65536U));
   app.add_option("--depth", o.depth, "open requests of each connection")
       ->check(CLI::Range(1U, 512U));
-  app.add_option("--members", o.members,
+  app.add_option("--members,--ranks", o.members,
                  "members of a barrier (1000), group or launch; default: the scenario's number")
       ->check(CLI::Range(2U, limits::kWorldSize));
   app.add_option("--times", o.times,
@@ -208,6 +211,15 @@ void add_sizes(CLI::App& app, Options& o) {
   app.add_option("--daemons", o.daemons,
                  "number of daemons on one Redis: for takeover (2), or for one more row of a load")
       ->check(CLI::Range(2U, 16U));
+  app.add_option(
+         "--groups", o.groups,
+         "for synthetic: KIND=SIZE,... of the groups of each rank, besides one of all ranks")
+      ->type_name("KIND=SIZE,...");
+  app.add_option("--fault", o.fault, "for synthetic: what happens to one rank")
+      ->check(CLI::IsMember(
+          {"none", "forming", "kill", "silence", "missing", "mismatch", "deadlock", "straggler"}));
+  app.add_option("--at", o.at, "for synthetic: seconds before the fault")
+      ->check(CLI::Range(1.0, 3600.0));
   app.add_option("--waiters", o.waiters, "for wait-fanout: sessions that wait")
       ->check(CLI::Range(1U, 100'000U));
   app.add_option("--keys", o.keys, "for restart-load: number of keys")

@@ -33,10 +33,13 @@ struct Options {
   std::string engine;             ///< of the daemon that is started; empty: the scenario's
   std::optional<Address> daemon;  ///< that runs already
   std::vector<Peer> against;
-  bool proxy = false;     ///< of tcpstore-*: also through a node proxy
-  bool awake = false;     ///< the cores are kept from halting
-  std::string only;       ///< of instructions: the cases whose names contain this text
-  std::string budgets;    ///< of instructions: a file with the most that each case may cost
+  bool proxy = false;   ///< of tcpstore-*: also through a node proxy
+  bool awake = false;   ///< the cores are kept from halting
+  std::string only;     ///< of instructions: the cases whose names contain this text
+  std::string budgets;  ///< of instructions: a file with the most that each case may cost
+  std::string groups = "dp=100,tp=2";  ///< of synthetic: KIND=SIZE,...; besides one of all ranks
+  std::string fault = "none";          ///< of synthetic
+  double at = 10;                      ///< of synthetic: seconds before the fault
   double sync_delay = 0;  ///< ms that every sync of the servers started here takes longer
 };
 
@@ -83,6 +86,9 @@ ScenarioResult run_collective(const Options& options);
 
 /// An all_reduce of 64 KiB to 64 MiB over Gloo, beside Gloo alone in the same processes.
 ScenarioResult run_all_reduce(const Options& options);
+
+/// Ranks report the activity of their process groups until a fault; until the daemon names it.
+ScenarioResult run_synthetic(const Options& options);
 
 /// All ranks of a launch join a TCPStore at once.
 ScenarioResult run_storm(const Options& options);

@@ -252,6 +252,14 @@ EtcdServer::EtcdServer(const std::vector<std::string>& options) {
   await(*child_, "etcd", address(), "GET /health HTTP/1.0\r\n\r\n", "\"health\":\"true\"");
 }
 
+double cpu_seconds(pid_t process) {
+  clockid_t clock{};
+  timespec time{};
+  if (process == 0 || ::clock_getcpuclockid(process, &clock) != 0) return 0;
+  ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
 std::uint64_t memory_of(pid_t process, const std::string& name) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
   for (std::string line; std::getline(status, line);) {

@@ -122,6 +122,9 @@ class EtcdServer {
   std::unique_ptr<Child> child_;
 };
 
+/// The processor time that the process has taken so far; 0 without one.
+double cpu_seconds(pid_t process);
+
 /// What the kernel says of the process in /proc/PID/status under this name, in bytes.
 std::uint64_t memory_of(pid_t process, const std::string& name = "VmRSS");
 

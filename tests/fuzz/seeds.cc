@@ -234,6 +234,21 @@ void add_directory(Seeds& seeds) {
 namespace c10dd::fuzz {
 namespace {
 
+/// A rank that waits in a collective and in a receive.
+Activity activity(Rank rank, std::uint64_t sequence, const std::string& call) {
+  using Kind = UnfinishedOperation::Kind;
+  const Duration second = std::chrono::seconds(1);
+  const GroupActivity group{
+      7,
+      {sequence + 1, 0, 1},
+      {1, 1, 1},
+      {{Kind::collective, true, sequence, second, Duration(1), -1, call, "0"},
+       {Kind::receive, false, 0, second, Duration(0), 1 - std::int64_t{rank % 2}, "b", ""}},
+      {{2, rank}},
+      {{1, second, Duration(0)}}};
+  return {{{7, "world", "a", 1, 3, rank, rank}}, {}, {group}, true, rank == 1};
+}
+
 /// Requests by which every kind of row comes to be.
 std::vector<std::pair<std::uint8_t, Request>> story() {
   const Duration second = std::chrono::seconds(1);
@@ -271,10 +286,10 @@ std::vector<std::pair<std::uint8_t, Request>> story() {
           {2, Remove{"b/1"}},
           {0, RemovePrefix{"b"}},
           {2, Report{1, {}}},
-          {0, PublishCall{7, 0, {0, "all_reduce", "float32", 8, "sum", -1}, false}},
-          {1, PublishCall{7, 1, {0, "broadcast", "float32", 8, "", 1}, false}},
-          {2, ReadCalls{7, 3}},
-          {1, PublishCall{7, 1, {}, true}},
+          {0, activity(0, 3, "a")},
+          {1, activity(1, 3, "b")},
+          {2, activity(2, 2, "a")},
+          {1, Activity{{}, {7}, {}, false, false}},
           {1, Goodbye{}}};
 }
 

@@ -71,7 +71,7 @@ class Alerts(unittest.TestCase):
 
     def test_every_kind_of_diagnosis_is_in_a_page(self):
         with open(os.path.join(SOURCE, "protocol/diagnosis.cc"), encoding="utf-8") as file:
-            kinds = re.search(r'kNames = (\{"none"[^}]*\})', file.read())[1]
+            kinds = re.search(r'kNames = (\{\s*"none"[^}]*\})', file.read())[1]
         pages = ""
         for name in alerts():
             with open(os.path.join(SOURCE, f"docs/runbooks/{name}.md"), encoding="utf-8") as file:

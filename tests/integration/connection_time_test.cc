@@ -32,7 +32,7 @@ TEST(ConnectionTime, AFullSocketCostsNoProcessorTime) {
         return std::nullopt;
       },
       64 * 1024);
-  Connection connection(at(daemon), nothing);
+  Connection connection(at(daemon));
   ASSERT_TRUE(connection.wait_open(kPatience));
   connection.post(Get{"first"}, kPatience);
   connection.post(Set{"k", Bytes(limits::kValueBytes, 'v')}, kPatience);
@@ -52,14 +52,15 @@ TEST(ConnectionTime, APeriodicRequestWaitsForTheReplyToTheLastOne) {
     if (came < 3) return FakeReply{reply_to(asked, ReplyBody(Written{1}))};
     return FakeReply{};
   });
-  Connection connection(at(daemon), [&](bool first) -> std::optional<Request> {
+  const auto set = [&](bool first) -> std::optional<Request> {
     const std::lock_guard lock(mutex);
     again.push_back(first);
     return Request(Set{"report", "v"});
-  });
+  };
+  Connection connection(at(daemon), {{.period = 100ms, .request = set}});
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (came < 3 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
-  std::this_thread::sleep_for(2500ms);
+  std::this_thread::sleep_for(500ms);
   EXPECT_EQ(came, 3) << "the third has no reply yet";
   const std::lock_guard lock(mutex);
   EXPECT_EQ(again, (std::vector<bool>{true, false, false}));

@@ -36,14 +36,14 @@ inline std::string metrics_of(const std::string& address) {
 }
 
 /// Returns how many requests the daemon has answered, without those that a client sends by itself:
-/// hello, goodbye, ping and report.
+/// hello, goodbye, ping, report and activity.
 inline std::uint64_t requests_of(const std::string& address) {
   std::istringstream page(metrics_of(address));
   std::uint64_t requests = 0;
   for (std::string line; std::getline(page, line);) {
     if (line.find("c10dd_store_requests_total{") != 0) continue;
     bool own = false;
-    for (const char* op : {"hello", "goodbye", "ping", "report"}) {
+    for (const char* op : {"hello", "goodbye", "ping", "report", "activity"}) {
       own = own || line.find("op=\"" + std::string(op) + "\"") != std::string::npos;
     }
     if (!own) requests += std::stoull(line.substr(line.rfind(' ') + 1));

@@ -25,6 +25,7 @@ client::CoreOptions options_of(const Client::Identity& identity, const Swarm& sw
   options.hello.run = identity.run;
   options.hello.host = "host" + std::to_string(identity.number);
   options.hello.pid = identity.number;
+  options.hello.rank = identity.rank;
   if (random.chance(50)) options.hello.expiry = swarm.session_expiry;
   return options;
 }

@@ -22,6 +22,7 @@ class Client final : public Process, public Endpoint {
     std::uint32_t number = 0;  ///< of the process
     std::string job;
     std::string run = {};
+    std::int64_t rank = -1;  ///< that its hello tells
   };
 
   Client(World& world, const Swarm& swarm, Network& network, Records& records, DriftingClock clock,

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "protocol/diagnosis.h"
 #include "protocol/limits.h"
 #include "protocol/ops.h"
 #include "store/engine.h"
@@ -42,6 +43,13 @@ struct Step {
   /// Returns true if the step is the effect of its call: it changes keys, or keeps a reply. Other
   /// steps only clean up.
   bool is_effect() const;
+};
+
+/// What a daemon has said of a job, from `at` on. Diagnosis::Kind::none: that nothing is wrong.
+struct SeenDiagnosis {
+  std::string job;
+  TimePoint at;
+  Diagnosis diagnosis;
 };
 
 /// What is known about a session from outside the daemon.
@@ -79,6 +87,7 @@ class Records {
  public:
   std::vector<Op> ops;
   std::vector<Loss> losses;
+  std::vector<SeenDiagnosis> diagnoses;
   std::optional<RendezvousPolicy> group_policy;  ///< of the groups, if there are any
   std::uint64_t quiet = 0;  ///< order of a moment long after the last fault and the last call
   std::set<std::uint32_t> dead_by_then;  ///< clients that were dead when it became quiet

@@ -34,11 +34,18 @@ void Shard::note_diagnoses(const core::JobSlot& slot, const core::Effects& effec
   const Watched& watched = watched_[slot.number];
   for (const core::Event& event : effects.events) {
     const auto* const found = std::get_if<core::Diagnosed>(&event);
+    const bool ended = std::holds_alternative<core::DiagnosisEnded>(event);
+    if (found != nullptr || ended) {
+      daemon_.records().diagnoses.push_back(
+          {slot.name, world_.now(), found != nullptr ? found->diagnosis : Diagnosis{}});
+    }
     if (found == nullptr) continue;
     const Diagnosis& diagnosis = found->diagnosis;
     world_.note("diagnosis", slot.number, static_cast<std::uint64_t>(diagnosis.state));
+    // A process of which the daemon knows no host cannot be looked up.
+    const bool hostless = diagnosis.sentence.find("for a process, ") != std::string::npos;
     const bool named = diagnosis.kind == Diagnosis::Kind::missing && !diagnosis.hosts.empty() &&
-                       diagnosis.hosts.size() >= diagnosis.ranks.size();
+                       !hostless && diagnosis.hosts.size() >= diagnosis.ranks.size();
     if (diagnosis.state != Diagnosis::State::stuck || !named) continue;
     const auto well = [&](const std::string& host) { return is_well(watched, host); };
     if (std::ranges::all_of(diagnosis.hosts, well)) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tests/sim/hang_story.h"
 #include "tests/sim/oracles.h"
 #include "tests/unit/core/launch_stories.h"
 
@@ -302,6 +303,7 @@ Report Simulation::run() {
   if (!world_.violation()) fall_quiet();
   if (!world_.violation()) check_bounds();
   if (const auto wrong = core::LaunchStory(seed_).tell()) world_.violated("launches", *wrong);
+  if (const auto wrong = HangStory(seed_).tell()) world_.violated("hangs", *wrong);
   // Where runs are retired soon, a job that is empty before the audit is forgotten.
   if (!world_.violation() && !swarm_.rollback && !swarm_.visits) audit();
   if (!world_.violation()) {

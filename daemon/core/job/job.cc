@@ -59,6 +59,7 @@ Job::Job(JobNumber number, Stamp start, const Quotas& quotas, std::vector<EpochS
                     .queues = queues_,
                     .launch = launch_,
                     .ledger = ledger_,
+                    .activity = activity_,
                     .waits = waits_,
                     .key_ops = key_ops_,
                     .queue_ops = queue_ops_}) {}
@@ -137,7 +138,6 @@ Effects Job::tick(TimePoint now) {
   barrier_ops_.tick(step);
   key_ops_.tick(step);
   queue_ops_.tick(step);
-  call_board_.tick(now);
   ChangeContext at = step.change_context();
   groups_.tick(sessions_, at);
   settle(step);
@@ -290,7 +290,7 @@ std::optional<TimePoint> Job::next_deadline() const {
   for (const auto& other :
        {lifetimes_.next_deadline(), sessions_.next_deadline(), reservations_.next_deadline(),
         history_.next_deadline(), groups_.next_deadline(), barrier_ops_.next_deadline(),
-        call_board_.next_deadline(), diagnoses_.next_deadline()}) {
+        diagnoses_.next_deadline()}) {
     if (other) next = next ? std::min(*next, *other) : *other;
   }
   return next;

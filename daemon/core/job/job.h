@@ -96,14 +96,15 @@ class Job {
   void record(Step& step, const OpInfo& op, const OptionalReply& done);
   void release(Step& step);
   WaitSources wait_sources(TimePoint now) const {
-    return {waits_.pending(), keys_, launch_, {sessions_, barriers_, groups_, now}, loaded_};
+    return {waits_.pending(), keys_,  launch_, {sessions_, barriers_, groups_, now},
+            activity_,        loaded_};
   }
 
   Revision revision_;
   bool loaded_ = false;  // from rows
 
   // The state of the job. All parts are stored as rows, except reservations_, launch_, ledger_,
-  // call_board_ and diagnoses_.
+  // activity_ and diagnoses_.
   KeySpace keys_;
   Lifetimes lifetimes_;
   History history_;
@@ -114,7 +115,7 @@ class Job {
   Barriers barriers_;
   Groups groups_;
   CollectiveLedger ledger_;
-  CallBoard call_board_;
+  CollectiveActivity activity_{sessions_};
   Diagnoses diagnoses_;
 
   // The handlers of requests. Each handler uses only handlers above it, so their order matters.
@@ -125,7 +126,8 @@ class Job {
   SessionOps session_ops_;
   BarrierOps barrier_ops_{barriers_, sessions_, groups_, waits_, session_ops_};
   GroupOps group_ops_{groups_, barrier_ops_, waits_};
-  CollectiveOps collective_ops_{ledger_, call_board_};
+  CollectiveOps collective_ops_{ledger_, activity_, diagnoses_,
+                                [this](TimePoint now) { return wait_sources(now); }};
 };
 
 }  // namespace c10dd::core

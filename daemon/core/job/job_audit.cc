@@ -29,7 +29,7 @@ AuditResult Job::audit() const {
       queues_.audit(),
       history_.audit(),
       barriers_.audit(),
-      call_board_.audit(),
+      activity_.audit(),
       launch_.audit(sessions_),
       waits_.pending().audit(),
       differ("connected sessions", sessions_.connected(), connected),
@@ -45,6 +45,7 @@ AuditResult Job::audit() const {
        differ("without a session, unfinished barriers", barriers_.pending(), 0),
        differ("without a session, outcomes of barriers", barriers_.outcomes(), 0),
        differ("without a session, totals of collectives", ledger_.sessions(), 0),
+       differ("without a session, process groups", activity_.groups().size(), 0),
        differ("without a session, absent ones", absences.size(), 0)});
 }
 

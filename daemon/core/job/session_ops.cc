@@ -126,6 +126,7 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
   ChangeContext at = step.change_context();
   parts_.groups.ended(id, kEndings[static_cast<std::size_t>(ending)], at);
   if (!planted(Planted::totals_kept)) parts_.ledger.forget(id);
+  parts_.activity.end(id, ending);
   parts_.launch.ended(id, ending, step.now);
   parts_.sessions.close(id, ending, ending == Ending::expired && kept, step.next, step.now,
                         step.out.rows);

@@ -8,6 +8,7 @@
 
 #include "daemon/core/job/key_ops.h"
 #include "daemon/core/job/queue_ops.h"
+#include "daemon/core/reports/collective_activity.h"
 #include "daemon/core/reports/collective_ledger.h"
 #include "protocol/epochs.h"
 
@@ -24,6 +25,7 @@ class SessionOps {
     const Queues& queues;
     LaunchRanks& launch;
     CollectiveLedger& ledger;
+    CollectiveActivity& activity;
     Waits& waits;
     KeyOps& key_ops;
     QueueOps& queue_ops;

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "daemon/core/reports/launch_waits.h"
+#include "protocol/limits.h"
+#include "protocol/rank_ranges.h"
 
 namespace c10dd::core {
 namespace {
@@ -18,7 +20,8 @@ std::vector<WaitFor> relevant(JobWaits& all, TimePoint now) {
   for (std::size_t at = 0; at < all.wait_fors.size(); ++at) {
     const WaitFor& one = all.wait_fors[at];
     for (const std::size_t rank : one.waiting) waits_in[rank].push_back(at);
-    kept[at] = now - one.since >= Diagnoses::kOld || one.kind == WaitFor::Kind::launch;
+    kept[at] = now - one.since >= CollectiveActivity::patience(one.usual) ||
+               one.kind == WaitFor::Kind::launch;
     if (kept[at]) next.push_back(at);
   }
   while (!next.empty()) {
@@ -61,29 +64,44 @@ void Diagnoses::tick(const WaitSources& sources, std::vector<Event>& events) {
   if (!next_ || *next_ > now) return;
   next_.reset();
   looked_ = now;
+  look(sources, now, events);
+}
+
+void Diagnoses::look(const WaitSources& sources, TimePoint now, std::vector<Event>& events) {
   JobWaits found = wait_fors(sources);
   std::size_t work = found.ranks.size() + sources.launch.noted();
-  bool only_keys = true;
+  bool only_keys = found.deviations.empty();
+  bool only_groups = true;
   for (const WaitFor& one : found.wait_fors) {
     work += one.waiting.size() + one.awaited.size();
     only_keys = only_keys && one.kind == WaitFor::Kind::key;
+    only_groups = only_groups && one.process_group != 0;
   }
   period_ = kPeriod * (1 + static_cast<std::int64_t>(work / kWork));
+  if (!found.settled) return look_at(now + kPeriod);
   const bool quiet = is_quiet(sources.everybody.sessions, now);
   const bool begins = sources.launch.here() > 0 && now - sources.launch.newest() < kLeftFor;
   const bool ends = sources.launch.gone() > 0;
-  const bool goes_on = found.wait_fors.empty() && !begins && !ends && !quiet;
+  const bool goes_on =
+      found.wait_fors.empty() && found.deviations.empty() && !begins && !ends && !quiet;
   Diagnosis diagnosis;
-  if (!quiet) diagnosis = diagnose(relevant(found, now), found.ranks, now);
+  if (!quiet || only_groups) {
+    diagnosis = diagnose(relevant(found, now), found.deviations, found.ranks, now);
+  }
   change(std::move(diagnosis), now, events);
-  if (goes_on) return;
+  const bool watched = sources.launch.is_proxied() && sources.launch.here() > 0;
+  if (goes_on) return watched ? look_at(now + kWatch) : void();
   const Duration longest = only_keys ? kLongestOfKeys : kLongest;
   const bool found_none = current_.kind == Diagnosis::Kind::none;
   look_at(now + (found_none ? kPeriod : std::min<Duration>((now - changed_) / kShare, longest)));
 }
 
 void Diagnoses::change(Diagnosis found, TimePoint now, std::vector<Event>& events) {
-  if (found.says_the_same(current_)) return;
+  if (found.says_the_same(current_)) {
+    current_ = std::move(found);
+    shown_ = shown(current_);
+    return;
+  }
   changed_ = now;
   if (found.kind != current_.kind) {
     if (current_.kind != Diagnosis::Kind::none) {
@@ -93,9 +111,19 @@ void Diagnoses::change(Diagnosis found, TimePoint now, std::vector<Event>& event
   }
   began_ = std::min(began_, found.since);
   previous_ = std::exchange(current_, std::move(found));
+  shown_ = shown(current_);
   if (current_.kind != Diagnosis::Kind::none) {
     events.emplace_back(Diagnosed{current_, now - current_.since});
   }
+}
+
+ActivityDiagnosis Diagnoses::shown(const Diagnosis& diagnosis) {
+  ActivityDiagnosis shown;
+  shown.state = static_cast<std::uint8_t>(diagnosis.state);
+  shown.sentence = diagnosis.sentence;
+  shown.ranks = ranges_of(diagnosis.ranks);
+  if (shown.ranks.size() > limits::kMissingNamed) shown.ranks.resize(limits::kMissingNamed);
+  return shown;
 }
 
 const Diagnosis& Diagnoses::for_time_outs(TimePoint now) const {

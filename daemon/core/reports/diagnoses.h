@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the diagnosis of one run: looks at who waits for whom while somebody has waited for longer
 // than kOld, at most twice a second, and reports a change as an event. After the job was loaded,
-// accuses nobody until all sessions that the rows name are back, or count as gone. In memory only.
+// accuses nobody until all sessions that the rows name are back, or count as gone; but if all waits
+// are those of process groups, it is enough that their ranks have reported. In memory only.
 #pragma once
 
 #include <optional>
@@ -15,8 +16,10 @@ namespace c10dd::core {
 
 class Diagnoses {
  public:
-  static constexpr Duration kOld = std::chrono::seconds(1);
+  static constexpr Duration kOld = CollectiveActivity::kOld;
   static constexpr Duration kPeriod = std::chrono::milliseconds(500);
+  /// How often to look at a launch whose clients are served by proxies, though nobody waits.
+  static constexpr Duration kWatch = std::chrono::seconds(1);
   /// After the job was loaded, its clients have this time to connect.
   static constexpr Duration kReturn = std::chrono::milliseconds(2500);
   /// A look with more work than this, in entries of lists, is followed by a longer pause, in
@@ -31,6 +34,11 @@ class Diagnoses {
 
   /// Notes that somebody may have begun to wait at `now`.
   void wake(TimePoint now) { look_at(now + kOld); }
+  /// Notes what a report of activity may change.
+  void wake(const CollectiveActivity::Reported& reported, TimePoint now) {
+    if (reported.look_at) look_at(*reported.look_at);
+    if (reported.refresh) refresh(now);
+  }
   /// Notes that waits have ended, so that the diagnosis may be out of date.
   void refresh(TimePoint now) {
     if (current_.kind != Diagnosis::Kind::none) look_at(now);
@@ -43,6 +51,10 @@ class Diagnoses {
   std::optional<TimePoint> next_deadline() const { return next_; }
 
   const Diagnosis& current() const { return current_; }
+  /// Returns the part of it that a reply to a report has. It names at most limits::kMissingNamed
+  /// ranges of ranks, and no process group.
+  const ActivityDiagnosis& shown() const { return shown_; }
+  static ActivityDiagnosis shown(const Diagnosis& diagnosis);
   /// Returns the diagnosis for the texts of requests that time out at `now`: the one before, if it
   /// was worse and has just changed. The first of several time-outs may have ended a deadlock,
   /// which the texts of the others must name, too.
@@ -51,6 +63,7 @@ class Diagnoses {
  private:
   void look_at(TimePoint when);
   bool is_quiet(const Sessions& sessions, TimePoint now);
+  void look(const WaitSources& sources, TimePoint now, std::vector<Event>& events);
   void change(Diagnosis found, TimePoint now, std::vector<Event>& events);
 
   std::optional<TimePoint> next_;
@@ -59,8 +72,9 @@ class Diagnoses {
   TimePoint changed_;                     // when the diagnosis changed last
   std::optional<TimePoint> quiet_until_;  // set until the sessions are back
   Diagnosis current_;
-  TimePoint began_;     // of the first diagnosis since the kind changed
-  Diagnosis previous_;  // before the last change
+  ActivityDiagnosis shown_;  // of current_
+  TimePoint began_;          // of the first diagnosis since the kind changed
+  Diagnosis previous_;       // before the last change
 };
 
 }  // namespace c10dd::core

@@ -36,7 +36,8 @@ RankFacts KnownRanks::facts_of(const SessionId& id, const Session& session) cons
     if (member->stalled) facts.state = State::slow;
   }
   if (!session.connected) {
-    facts.state = State::closed;
+    // A connection that was reset returns at once.
+    if (now_ - session.last_seen >= limits::kReconnectGrace) facts.state = State::closed;
   } else if (!sessions_.answers(session)) {
     facts.state = State::no_answer;
   } else if (!session.fleeting && now_ - sessions_.last_heard(session) > silence()) {
@@ -75,6 +76,12 @@ std::size_t KnownRanks::of_session(const SessionId& id, std::optional<Rank> rank
   if (session != nullptr) facts = facts_of(id, *session);
   if (!facts.rank) facts.rank = rank;
   return put(std::move(facts), id);
+}
+
+std::size_t KnownRanks::of_reporter(const SessionId& id, const Session& session, Rank rank) {
+  RankFacts facts = facts_of(id, session);
+  if (!facts.rank) facts.rank = rank;
+  return facts.is_lost() ? add(std::move(facts)) : put(std::move(facts), id);
 }
 
 std::size_t KnownRanks::of_rank(Rank rank) {

@@ -25,12 +25,18 @@ class KnownRanks {
   /// Returns the place of a session's process in facts(). A session that has ended is gone. `rank`
   /// is the rank of the process where nothing else tells it.
   std::size_t of_session(const SessionId& id, std::optional<Rank> rank = {});
+  /// Returns the same. But a process that is lost has a place of its own, which each call makes:
+  /// another process may have its rank now.
+  std::size_t of_reporter(const SessionId& id, const Session& session, Rank rank);
   /// Returns the place of a rank of the job. It has never connected if nothing is known of it.
   std::size_t of_rank(Rank rank);
   std::size_t of_process(const LaunchRanks::Process& process);
   /// Adds something that is none of the above.
   std::size_t add(RankFacts facts);
+  /// Sets RankFacts::blocked.
+  void set_blocked(std::size_t place) { facts_[place].blocked = true; }
 
+  void reserve(std::size_t places) { facts_.reserve(places); }
   const std::vector<RankFacts>& facts() const { return facts_; }
   std::vector<RankFacts> take() { return std::move(facts_); }
 

@@ -24,8 +24,9 @@ class WaitForList {
   KnownRanks& known() { return known_; }
   const RankFacts& facts(std::size_t place) const { return known_.facts()[place]; }
 
-  /// Adds a wait-for if anybody waits, and if anybody or anything is awaited. Nobody is both
-  /// waiting and awaited; a lost rank does not wait.
+  /// Adds a wait-for if anybody waits, and if anybody or anything is awaited, or if it is an
+  /// operation of a process group, which may not end although all its ranks are in it. Nobody is
+  /// both waiting and awaited; a lost rank does not wait.
   void add(WaitFor one) {
     sort(one.waiting);
     sort(one.awaited);
@@ -34,8 +35,8 @@ class WaitForList {
       return std::ranges::binary_search(one.waiting, place) && !facts(place).is_lost();
     });
     std::erase_if(one.waiting, [&](std::size_t place) { return facts(place).is_lost(); });
-    const bool key = one.kind == WaitFor::Kind::key;
-    if (one.awaited.empty() && one.unnamed == 0 && one.lost.empty() && !key) return;
+    const bool alone = one.kind == WaitFor::Kind::key || one.process_group != 0;
+    if (one.awaited.empty() && one.unnamed == 0 && one.lost.empty() && !alone) return;
     if (one.waiting.empty() && one.lost.empty()) return;  // nobody is left who waits
     all_.push_back(std::move(one));
   }
@@ -46,7 +47,7 @@ class WaitForList {
 
  private:
   static void sort(std::vector<std::size_t>& places) {
-    std::ranges::sort(places);
+    if (!std::ranges::is_sorted(places)) std::ranges::sort(places);
     places.erase(std::unique(places.begin(), places.end()), places.end());
   }
 

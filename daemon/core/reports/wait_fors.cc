@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "daemon/core/reports/collective_waits.h"
 #include "daemon/core/reports/launch_waits.h"
 #include "daemon/core/reports/wait_for_list.h"
 #include "daemon/core/waiting/step.h"
@@ -30,6 +31,9 @@ class Builder {
       }
     }
   }
+
+  /// Returns the number of ranks of the job, as far as its sessions tell; 0: not known.
+  std::uint32_t job_size() const { return size_; }
 
   void add_groups() {
     for (const auto& [name, group] : of_.everybody.groups.all()) {
@@ -206,20 +210,35 @@ class Builder {
   WaitForList& list_;
   KnownRanks& known_;
   const TimePoint now_;
-  std::uint32_t size_ = 0;  // of the job, as far as its sessions tell; 0: not known
+  std::uint32_t size_ = 0;
 };
+
+WaitForList empty_list(const WaitSources& sources) {
+  const Everybody& everybody = sources.everybody;
+  return WaitForList(KnownRanks(everybody.sessions, everybody.groups, sources.launch, everybody.now,
+                                sources.loaded));
+}
 
 }  // namespace
 
 JobWaits wait_fors(const WaitSources& sources) {
-  const Everybody& everybody = sources.everybody;
-  WaitForList list(KnownRanks(everybody.sessions, everybody.groups, sources.launch, everybody.now,
-                              sources.loaded));
+  WaitForList list = empty_list(sources);
   Builder builder(sources, list);
   builder.add_groups();
   builder.add_barriers();
+  CollectiveWaits collectives(sources, list, builder.job_size());
+  collectives.add_all();
   add_launch_waits(sources, list);
-  JobWaits found{list.take(), {}};
+  JobWaits found{list.take(), collectives.deviations(), {}, collectives.settled()};
+  found.ranks = list.known().take();
+  return found;
+}
+
+JobWaits wait_fors(const WaitSources& sources, std::uint64_t process_group) {
+  WaitForList list = empty_list(sources);
+  CollectiveWaits collectives(sources, list, 0);
+  collectives.add_group(process_group);
+  JobWaits found{list.take(), {}, {}, collectives.settled()};
   found.ranks = list.known().take();
   return found;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "daemon/core/pending.h"
+#include "daemon/core/reports/collective_activity.h"
 #include "daemon/core/torch/launch_ranks.h"
 #include "daemon/core/waiting/missing.h"
 #include "protocol/wait_for.h"
@@ -17,15 +18,20 @@ struct WaitSources {
   const KeySpace& keys;
   const LaunchRanks& launch;
   Everybody everybody;
+  const CollectiveActivity& activity;
   bool loaded = false;  ///< the job was loaded from rows, so ranks may have come before
 };
 
 struct JobWaits {
   std::vector<WaitFor> wait_fors;
+  std::vector<Deviation> deviations;
   std::vector<RankFacts> ranks;
+  bool settled = true;  ///< see CollectiveWaits::settled()
 };
 
 /// Returns who waits for whom now. The work is bounded: see WaitForList.
 JobWaits wait_fors(const WaitSources& sources);
+/// Returns the same of one process group only, however short its ranks have waited.
+JobWaits wait_fors(const WaitSources& sources, std::uint64_t process_group);
 
 }  // namespace c10dd::core

@@ -101,7 +101,7 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   session.pid = hello.pid;
   session.rank = hello.rank;
   session.world_size = world_size_of(hello);
-  session.last_seen = now;
+  session.connected_at = session.last_seen = now;
   session.fleeting = hello.fleeting;
   session.c10d = hello.c10d;
   Duration expiry = quotas_.session_expiry;
@@ -163,9 +163,7 @@ Presence Sessions::presence(const SessionId& id, TimePoint now) const {
 TimePoint Sessions::gone_at(const Session& session) const {
   if (planted(Planted::away_is_gone)) return session.last_seen;
   const bool soon = session.seen || planted(Planted::early_after_restart);
-  return session.last_seen +
-         (soon ? Duration(limits::kAbsence)
-               : std::max<Duration>(limits::kRestartGrace, quotas_.takeover_grace));
+  return session.last_seen + (soon ? Duration(limits::kAbsence) : restart_grace());
 }
 
 void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revision revision,

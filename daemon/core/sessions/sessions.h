@@ -6,6 +6,7 @@
 // No other data is stored, because the client sends the other data again in its next hello.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,6 +18,7 @@
 #include "daemon/core/quotas.h"
 #include "daemon/core/sequence_map.h"
 #include "daemon/core/sessions/reply_rows.h"
+#include "protocol/limits.h"
 #include "protocol/ops.h"
 #include "protocol/rows.h"
 #include "protocol/types.h"
@@ -59,6 +61,7 @@ struct Session {
   bool c10d = false;             ///< Hello::c10d
   bool connected = false;
   std::uint64_t connection = 0;  ///< Origin::connection
+  TimePoint connected_at;        ///< when its newest connection began
   TimePoint last_seen;           ///< time of the newest request, or of the loss of the connection
   TimePoint ends;                ///< when the session expires if it stays disconnected
   bool seen = false;             ///< the session has been connected since the job was loaded
@@ -151,8 +154,12 @@ class Sessions {
   Presence presence(const SessionId& id, TimePoint now) const;
   /// Returns the time at which a session without a connection counts as gone: limits::kAbsence
   /// after it lost the connection. For a session that has not been connected since the job was
-  /// loaded, the time is limits::kRestartGrace after the load.
+  /// loaded, the time is restart_grace() after the load.
   TimePoint gone_at(const Session& session) const;
+  /// Returns how long the clients have to connect again after the job was loaded.
+  Duration restart_grace() const {
+    return std::max<Duration>(limits::kRestartGrace, quotas_.takeover_grace);
+  }
 
   /// Removes a session and its rows. Its deliveries must have been withdrawn before. If
   /// `remembered` is true, check_open() later refuses the session, so that a late retry does not

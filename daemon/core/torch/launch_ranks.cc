@@ -39,6 +39,7 @@ void LaunchRanks::opened(const SessionId& id, const Session& session) {
   }
   process.sessions.insert(id);
   sessions_.emplace(id, entry);
+  if (!session.fleeting) proxied_.insert(id);
 }
 
 void LaunchRanks::ended(const SessionId& id, Ending ending, TimePoint now) {
@@ -47,6 +48,7 @@ void LaunchRanks::ended(const SessionId& id, Ending ending, TimePoint now) {
   const Entry entry = found->second;
   Process& process = entry->second;
   sessions_.erase(found);
+  proxied_.erase(id);
   process.sessions.erase(id);
   process.ending = ending;
   process.left_at = now;

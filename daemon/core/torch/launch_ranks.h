@@ -68,6 +68,9 @@ class LaunchRanks {
   /// Returns how many processes that count (Process::counts()) are connected, and have left.
   std::size_t here() const { return here_; }
   std::size_t gone() const { return left_.size(); }
+  /// Returns whether a proxy serves some of the clients. Their sessions outlive their connections,
+  /// so no event tells that a process has fallen silent, or does not come back.
+  bool is_proxied() const { return !proxied_.empty(); }
   /// Returns when a process last began to count.
   TimePoint newest() const { return newest_; }
 
@@ -97,6 +100,7 @@ class LaunchRanks {
 
   std::map<ProcessId, Process> processes_;
   std::map<SessionId, Entry> sessions_;
+  std::set<SessionId> proxied_;  // of sessions_, those that are not fleeting
   std::map<Rank, Entry> ranks_;
   std::set<ProcessId> left_;  // of processes_, those that have left
   std::size_t here_ = 0;

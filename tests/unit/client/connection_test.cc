@@ -49,7 +49,7 @@ TEST(ConnectionTest, ARequestThatFillsTheSocketGoesOnAsSoonAsThereIsRoom) {
         return FakeReply{reply_to(asked, ReplyBody(Written{1}))};
       },
       64 * 1024);
-  Connection connection(at(daemon), nothing);
+  Connection connection(at(daemon));
   ASSERT_TRUE(connection.wait_open(kPatience));
   const Bytes large(limits::kValueBytes, 'v');
   // A thread that was not told of the full socket would look at it when its next heartbeat is due,
@@ -72,7 +72,7 @@ TEST(ConnectionTest, RepliesInAnotherOrderReachTheirCallers) {
     }
     return FakeReply{reply->bytes + std::exchange(held, "")};
   });
-  Connection connection(at(daemon), nothing);
+  Connection connection(at(daemon));
   for (int round = 0; round < 20; ++round) {
     auto first =
         std::async(std::launch::async, [&] { return connection.call(Get{"a"}, kPatience); });
@@ -92,7 +92,7 @@ TEST(ConnectionTest, AReplyThatComesTooLateIsDropped) {
     }
     return FakeReply{std::exchange(late, "") + reply->bytes};
   });
-  Connection connection(at(daemon), nothing);
+  Connection connection(at(daemon));
   ASSERT_TRUE(connection.wait_open(kPatience));
   for (int round = 0; round < 5; ++round) {
     const Reply reply = connection.call(Get{"late"}, 20ms);
@@ -117,7 +117,7 @@ TEST(ConnectionTest, AChangeWhoseReplyIsCutAtAnyByteIsAskedAgainUnderItsSequence
   });
   for (; cut < whole; ++cut) {
     sequences.clear();
-    Connection connection(at(daemon), nothing);
+    Connection connection(at(daemon));
     const Reply reply = connection.call(Add{"n", 1}, kPatience);
     ASSERT_TRUE(reply) << reply.error().detail;
     EXPECT_EQ(std::get<Counter>(*reply).value, 7);
@@ -133,7 +133,7 @@ TEST(ConnectionTest, AReplyOfAnotherOperationEndsTheConnectionNotTheCall) {
     if (asked.header.op != Get::op.code || lies++ > 0) return echo(asked);
     return FakeReply{World::bytes(Add::op.code, asked.header.sequence, ReplyBody(Counter{1}))};
   });
-  Connection connection(at(daemon), nothing);
+  Connection connection(at(daemon));
   EXPECT_EQ(text_in(connection.call(Get{"k"}, kPatience)), "k");
   EXPECT_EQ(connection.stats().connects, 2u);
 }
@@ -152,7 +152,7 @@ TEST(ConnectionTest, ADaemonThatRefusesFirstServesLater) {
         return std::nullopt;
     }
   });
-  Connection connection(at(daemon), nothing);
+  Connection connection(at(daemon));
   EXPECT_EQ(text_in(connection.call(Get{"k"}, kPatience)), "k");
   EXPECT_EQ(hellos, 3);
 }
@@ -161,7 +161,7 @@ TEST(ConnectionTest, ManyCallersShareOneConnection) {
   constexpr int kCallers = 16;
   constexpr int kCalls = 200;
   FakeDaemon daemon(echo);
-  Connection connection(at(daemon), nothing);
+  Connection connection(at(daemon));
   std::atomic<int> wrong = 0;
   std::vector<std::thread> callers;
   for (int caller = 0; caller < kCallers; ++caller) {
@@ -186,7 +186,7 @@ TEST(ConnectionTest, AnotherThreadEndsACallThatWaits) {
     asked_for.set_value();
     return FakeReply{};
   });
-  Connection connection(at(daemon), nothing);
+  Connection connection(at(daemon));
   Recall recall;
   auto watch = std::async(std::launch::async, [&] {
     return connection.call(WatchGroup{"g", 0, kPatience}, kPatience, &recall);
@@ -208,7 +208,7 @@ TEST(ConnectionTest, CloseSendsItsLastCallsAndDoesNotWaitLonger) {
     said_goodbye = said_goodbye || asked.header.op == Goodbye::op.code;
     return FakeReply{};
   });
-  Connection connection(at(daemon), nothing);
+  Connection connection(at(daemon));
   ASSERT_TRUE(connection.wait_open(kPatience));
   auto waiting = std::async(std::launch::async, [&] {
     return connection.call(Wait{{"never"}, kPatience}, kPatience);

@@ -79,7 +79,7 @@ class ListedDaemon {
 class DaemonStoreTest : public testing::Test {
  protected:
   DaemonStoreTest()
-      : connection_(std::make_shared<Connection>(at(daemon_.server()), nothing)),
+      : connection_(std::make_shared<Connection>(at(daemon_.server()))),
         store_(make_daemon_store(connection_, 60s)) {
     EXPECT_TRUE(connection_->wait_open(60s));
   }

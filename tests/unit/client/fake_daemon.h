@@ -66,7 +66,4 @@ class FakeDaemon {
 /// The options of a core that connects to the daemon.
 inline CoreOptions at(const FakeDaemon& daemon) { return {{daemon.address()}, Hello{}, 1}; }
 
-/// A Connection::Periodic that sends nothing.
-inline std::optional<Request> nothing(bool) { return std::nullopt; }
-
 }  // namespace c10dd::client

@@ -90,6 +90,27 @@ TEST_F(CompositeParts, NeedWhatAnyOfThemNeeds) {
   EXPECT_EQ(cuda.progress_calls, 1);
 }
 
+TEST_F(CompositeParts, TellThatAnOperationHasBegunIfAnyOfThemDoes) {
+  open();
+  EXPECT_FALSE(whole->traits().tells_begin);
+  SeenCompletion neither;
+  start(operation_on({}), neither);
+  EXPECT_FALSE(neither.has_begun()) << "the queue knows";
+  cpu.end(0);
+  cuda.traits.tells_begin = true;
+  open();
+  EXPECT_TRUE(whole->traits().tells_begin);
+  SeenCompletion ends[2];
+  start(operation_on({}), ends[0]);
+  EXPECT_TRUE(ends[0].has_begun()) << "on the part that does not tell";
+  start(operation_on(kCuda0), ends[1]);
+  EXPECT_FALSE(ends[1].has_begun());
+  cuda.completion(0).begun();
+  EXPECT_TRUE(ends[1].has_begun());
+  cuda.end(0);
+  cpu.end(1);
+}
+
 TEST_F(CompositeParts, AFullPartTakesTheNextOperationWhenOneOfItsOwnHasEnded) {
   cuda.traits.in_flight = 2;
   open();
@@ -225,6 +246,7 @@ class Destroyer final : public Completion {
   void complete(Result<void>) noexcept override { backend_.reset(); }
   void complete_message(Result<Received>) noexcept override { backend_.reset(); }
   void enqueued(std::shared_ptr<DeviceEnd>) noexcept override { ++enqueued_calls; }
+  void begun() noexcept override {}
   int enqueued_calls = 0;
 
  private:

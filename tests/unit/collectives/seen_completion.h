@@ -33,6 +33,17 @@ class SeenCompletion final : public collectives::Completion {
     changed_.notify_all();
   }
 
+  void begun() noexcept override {
+    const std::lock_guard lock(mutex_);
+    EXPECT_FALSE(begun_) << "it has begun twice";
+    EXPECT_FALSE(ended_) << "it has begun after its end";
+    begun_ = true;
+  }
+
+  bool has_begun() const {
+    const std::lock_guard lock(mutex_);
+    return begun_;
+  }
   bool has_ended() const {
     const std::lock_guard lock(mutex_);
     return ended_.has_value();
@@ -71,6 +82,7 @@ class SeenCompletion final : public collectives::Completion {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Failure> ended_;
+  bool begun_ = false;
   bool message_ = false;
   Received received_;
 };

@@ -182,6 +182,28 @@ TEST_F(DiagnosesTest, NameARankThatHasLeftItsLaunch) {
   EXPECT_EQ(state(), "running");
 }
 
+TEST_F(DiagnosesTest, NameARankBehindAProxyThoughNobodyWaits) {
+  for (std::uint64_t n = 1; n <= 4; ++n) {
+    open_stock(n, false);
+    ask(n, Set{.key = "/default_pg/0//cpu//0/" + std::to_string(n - 1),
+               .value = Bytes(154 + 8 * 4, 'v')});
+  }
+  pass(10s, {1, 2, 3, 4});
+  EXPECT_TRUE(told_.empty());
+  pass(3s, {1, 2, 4});
+  EXPECT_EQ(sentence(),
+            "the launch waits for rank 2 on host-3 (pid 103), which is silent; 3 others are "
+            "connected");
+  pass(2s, {1, 2, 3, 4});
+  EXPECT_EQ(state(), "running");
+  pass(10s, {1, 2, 3, 4});
+  drop(3);
+  pass(3500ms, {1, 2, 4});
+  EXPECT_EQ(sentence(),
+            "the launch waits for rank 2 on host-3 (pid 103), whose connection has closed; 3 "
+            "others are connected");
+}
+
 TEST_F(DiagnosesTest, SayNothingOfALaunchThatEndsWell) {
   for (std::uint64_t n = 1; n <= 4; ++n) open_stock(n);
   pass(10s);

@@ -116,17 +116,16 @@ TEST_F(JobAudit, FindsTotalsOfASessionThatHasEnded) {
   });
 }
 
-TEST_F(JobAudit, FindsARankWhosePublishedCallHasEnded) {
-  PublishCall publish;
-  publish.process_group = 5;
-  publish.rank = 1;
-  ask(1, publish);
-  PublishCall other = publish;
-  other.rank = 2;
-  ask(2, other);
-  finds(Planted::call_kept, "ranks that have published", [&] {
-    publish.ended = true;
-    ask(1, publish);
+TEST_F(JobAudit, FindsAProcessGroupThatASessionHasClosed) {
+  for (const Rank rank : {0, 1}) {
+    Activity activity;
+    activity.opened = {{5, "dp", "dp", 1, 2, rank, rank}};
+    ask(rank + 1, activity);
+  }
+  finds(Planted::closed_counts, "open ranks of a process group", [&] {
+    Activity closes;
+    closes.closed = {5};
+    ask(1, closes);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "protocol/diagnosis.h"
 #include "protocol/fields.h"
 #include "protocol/ops.h"
 #include "protocol/wording.h"
@@ -69,15 +70,20 @@ inline std::string news_text(const GroupStatus& status) {
   return text;
 }
 
-/// RANKS:COLLECTIVE/SEQUENCE of each call, and silent=RANKS.
-inline std::string calls_text(const PublishedCalls& calls) {
-  std::string text;
-  for (const SharedCall& one : calls.calls) {
-    text += ' ' + ranges_text(one.ranks.ranges) + ':' + one.call.collective + '/' +
-            std::to_string(one.call.sequence);
-  }
-  if (calls.silent.count > 0) text += " silent=" + ranges_text(calls.silent.ranges);
-  return text;
+/// STATE groups=..., hopeless=... and ranks=... if there are any, and the sentence. Nothing if the
+/// job goes on.
+inline std::string diagnosis_text(const ActivityDiagnosis& found) {
+  if (found.state == 0) return "";
+  std::string text = " " + std::string(name_of(static_cast<Diagnosis::State>(found.state)));
+  const auto add = [&](const char* name, const std::vector<std::uint64_t>& groups) {
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      text += (i == 0 ? std::string(" ") + name + "=" : ",") + std::to_string(groups[i]);
+    }
+  };
+  add("groups", found.groups);
+  add("hopeless", found.hopeless);
+  if (!found.ranks.empty()) text += " ranks=" + ranges_text(found.ranks);
+  return text + ": " + found.sentence;
 }
 
 inline std::string members_text(const MemberPage& page) {
@@ -126,7 +132,7 @@ inline std::string text_of(const Reply& reply) {
         }
         if constexpr (std::is_same_v<Body, Changes>) text += changes_text(body);
         if constexpr (std::is_same_v<Body, GroupStatus>) text += news_text(body);
-        if constexpr (std::is_same_v<Body, PublishedCalls>) text += calls_text(body);
+        if constexpr (std::is_same_v<Body, ActivityDiagnosis>) text += diagnosis_text(body);
         if constexpr (std::is_same_v<Body, MemberPage>) text += members_text(body);
         if constexpr (std::is_same_v<Body, Joined>) {
           text += " gen " + std::to_string(body.generation) + " rank " + std::to_string(body.rank) +

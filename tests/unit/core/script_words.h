@@ -261,18 +261,75 @@ inline MultiSet multi_set(Arguments& in) {
   return op;
 }
 
-/// PROCESS_GROUP RANK SEQUENCE COLLECTIVE [DTYPE COUNT [REDUCE_OP]] [root=R] [ended]
-inline PublishCall publish_call(Arguments& in) {
-  PublishCall op;
-  op.ended = in.flag("ended");
-  op.call.root = in.number_option<std::int64_t>("root", -1);
-  op.process_group = static_cast<std::uint64_t>(number(in.next()));
-  op.rank = static_cast<Rank>(number(in.next()));
-  op.call.sequence = static_cast<std::uint64_t>(number(in.next()));
-  op.call.collective = in.bytes();
-  op.call.dtype = in.next();
-  op.call.count = static_cast<std::uint64_t>(number(in.next("0")));
-  op.call.reduce_op = in.next();
+/// The parts of a word like 7:dp:0/3.
+inline Words parts_of(const std::string& word, char between = ':') {
+  Words parts;
+  std::istringstream in(word);
+  for (std::string part; std::getline(in, part, between);) parts.push_back(part);
+  return parts;
+}
+
+/// The activity of a group in a report, which is added if there is none.
+inline GroupActivity& activity_of(Activity& op, const std::string& process_group) {
+  const auto id = static_cast<std::uint64_t>(number(process_group));
+  const auto found = std::ranges::find(op.groups, id, &GroupActivity::process_group);
+  if (found != op.groups.end()) return *found;
+  op.groups.emplace_back().process_group = id;
+  return op.groups.back();
+}
+
+/// G:SEQUENCE:AGE:NAME ARGUMENTS of a collective, G:SEQUENCE:AGE:PEER of a message
+inline void add_unfinished(Activity& op, const std::string& what, const Words& parts) {
+  GroupActivity& group = activity_of(op, parts.at(0));
+  UnfinishedOperation one;
+  one.sequence = static_cast<std::uint64_t>(number(parts.at(1)));
+  one.age = duration(parts.at(2));
+  one.begun = what != "queued";
+  const bool message = what == "recv" || what == "send";
+  OperationCounts& counts = message ? group.messages : group.collectives;
+  if (message) {
+    using Kind = UnfinishedOperation::Kind;
+    one.kind = what == "send" ? Kind::send : Kind::receive;
+    one.peer = number(parts.at(3));
+    one.name = what;
+  } else {
+    const std::size_t blank = std::min(parts.at(3).find(' '), parts.at(3).size() - 1);
+    one.name = parts.at(3).substr(0, blank + 1);
+    one.arguments = parts.at(3).substr(blank + 1);
+    if (one.name.ends_with(' ')) one.name.pop_back();
+  }
+  counts = {one.sequence + 1, what == "queued" ? 1U : 0U, 1};
+  group.oldest.push_back(one);
+}
+
+/// [open=G:NAME:RANK/SIZE[:JOB_RANK]] [issued=G:COUNT] [in=..., queued=..., recv=..., send=... as
+/// in add_unfinished()] [close=G] [blocked] [timed_out]; each as often as needed.
+inline Activity activity(Arguments& in) {
+  Activity op;
+  op.blocked = in.flag("blocked");
+  op.timed_out = in.flag("timed_out");
+  for (const Bytes& word : in.all()) {
+    const std::size_t equals = word.find('=');
+    const std::string what = word.substr(0, equals);
+    const Words parts = parts_of(word.substr(equals + 1));
+    if (what == "open") {
+      const Words place = parts_of(parts.at(2), '/');
+      OpenedGroup opened;
+      opened.process_group = static_cast<std::uint64_t>(number(parts.at(0)));
+      opened.name = unfold(parts.at(1));
+      opened.rank = static_cast<Rank>(number(place.at(0)));
+      opened.size = static_cast<std::uint32_t>(number(place.at(1)));
+      opened.job_rank = parts.size() > 3 ? static_cast<Rank>(number(parts[3])) : opened.rank;
+      op.opened.push_back(opened);
+    } else if (what == "issued") {
+      activity_of(op, parts.at(0)).collectives.issued =
+          static_cast<std::uint64_t>(number(parts.at(1)));
+    } else if (what == "close") {
+      op.closed.push_back(static_cast<std::uint64_t>(number(parts.at(0))));
+    } else {
+      add_unfinished(op, what, parts);
+    }
+  }
   return op;
 }
 
@@ -322,11 +379,7 @@ inline Request request(const std::string& op, Words words, const SessionId& sess
   if (op == "barrier") return barrier<Barrier>(in);
   if (op == "exchange") return exchange(in);
   if (op == "report") return report(in);
-  if (op == "publish_call") return publish_call(in);
-  if (op == "read_calls") {
-    const auto size = in.number_option<std::uint32_t>("size", 1);
-    return ReadCalls{static_cast<std::uint64_t>(number(in.next())), size};
-  }
+  if (op == "activity") return activity(in);
   throw std::invalid_argument("no operation: " + op);
 }
 

@@ -32,6 +32,7 @@ inline Places from_to(std::size_t first, std::size_t last) {
 struct DiagnosedJob {
   std::vector<RankFacts> ranks;
   std::vector<WaitFor> wait_fors;
+  std::vector<Deviation> deviations;
 
   /// If the ranks have hosts, rank 3 is process 1003 on n3.
   explicit DiagnosedJob(std::size_t size, bool hosts = false) : ranks(size) {
@@ -50,7 +51,20 @@ struct DiagnosedJob {
                    const Places& awaited) {
     return add(In::barrier, "barrier " + name, began, waiting, awaited);
   }
-  Diagnosis found(Duration now = 20s) const { return diagnose(wait_fors, ranks, kStart + now); }
+  Diagnosis found(Duration now = 20s) const {
+    return diagnose(wait_fors, deviations, ranks, kStart + now);
+  }
+  /// Adds an operation of a process group that those who wait have told twice.
+  WaitFor& operation(In kind, std::string what, std::uint64_t process_group, Duration began,
+                     const Places& waiting, const Places& awaited) {
+    WaitFor& one = add(kind, std::move(what), began, waiting, awaited);
+    one.process_group = process_group;
+    one.confirmed = true;
+    return one;
+  }
+  void block(const Places& places) {
+    for (const std::size_t place : places) ranks[place].blocked = true;
+  }
   std::string sentence() const { return found().sentence; }
   /// Returns the ranks that are the cause, and how many wait for them: "[17] 4095".
   std::string cause() const { return fold(found().ranks) + " " + std::to_string(found().waiting); }

@@ -63,18 +63,31 @@ DiagnosedJob any_job(std::mt19937& random) {
   };
   DiagnosedJob job(1 + below(9));
   for (RankFacts& one : job.ranks) {
-    one = {below(5) ? one.rank : std::nullopt, below(4) ? text() : "n", below(3),
-           Is(below(2) * below(8)), text()};
+    one = {below(5) ? one.rank : std::nullopt,
+           below(4) ? text() : "n",
+           below(3),
+           Is(below(2) * below(8)),
+           text(),
+           below(3) > 0};
   }
   for (std::size_t i = below(7); i > 0; --i) {
     std::vector<Places> parts(4);  // waiting, awaited, others
     for (std::size_t at = 0; at < job.ranks.size(); ++at) parts[below(4)].push_back(at);
-    WaitFor& one = job.add(static_cast<In>(below(6)), text(), below(4) * 1s, parts[0], parts[1]);
+    WaitFor& one = job.add(static_cast<In>(below(7)), text(), below(4) * 1s, parts[0], parts[1]);
     if (below(9) == 0) one.lost = text();
     if (below(9) == 0) one.issued = {{text(), parts[0]}, {text(), parts[1]}, {text(), {}}};
     if (below(5) == 0) one.queued = parts[0];
     one.unsent = below(5) == 0;
     one.unnamed = below(5) ? 0 : below(3);
+    one.process_group = below(3);
+    one.confirmed = below(2) == 0;
+  }
+  for (std::size_t i = below(2) * below(3); i > 0; --i) {
+    Deviation one{.kind = Deviation::Kind(below(2)), .group = text(), .since = kStart};
+    for (std::size_t at = 0; at < job.ranks.size(); ++at) {
+      (below(2) ? one.ranks : one.others).push_back(at);
+    }
+    job.deviations.push_back(one);
   }
   return job;
 }
@@ -89,6 +102,9 @@ DiagnosedJob turned_round(DiagnosedJob job) {
   for (WaitFor& one : job.wait_fors) {
     for (Places* const places : {&one.waiting, &one.awaited, &one.queued}) move(*places);
     for (IssuedCall& call : one.issued) move(call.ranks);
+  }
+  for (Deviation& one : job.deviations) {
+    for (Places* const places : {&one.ranks, &one.others}) move(*places);
   }
   return job;
 }
@@ -107,6 +123,8 @@ TEST(Diagnosis, SaysTheSameInAnyOrderOfTheRanksAndFitsAndIsText) {
     ASSERT_TRUE(same.says_the_same(found)) << same.sentence << "\n" << found.sentence;
     ASSERT_EQ(std::tie(same.ranks, same.hosts, same.evidence, same.waiting),
               std::tie(found.ranks, found.hosts, found.evidence, found.waiting));
+    ASSERT_EQ(std::tie(same.process_groups, same.hopeless),
+              std::tie(found.process_groups, found.hopeless));
   }
 }
 

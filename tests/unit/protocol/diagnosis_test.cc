@@ -34,10 +34,9 @@ TEST(Diagnosis, SaysWhyAWaitCannotEndWell) {
   EXPECT_EQ(job.text(), "stuck lost [1] 0: rank 1 has given up") << "although it waits elsewhere";
   job.wait_fors = {WaitFor{In::receive, "receive 5", kStart, {2}, {1}}};
   job.wait_fors[0].unsent = true;
-  job.add(In::barrier, "it", 0s, {1}, {3});
   EXPECT_EQ(job.text(),
-            "stuck unsent [1] 1: receive 5 waits for a message from rank 1 on n1 (pid 1001), which "
-            "went on without sending it");
+            "waiting unsent [1] 1: receive 5 waits for a message from rank 1 on n1 (pid 1001), "
+            "which went on without sending it");
 }
 
 TEST(Diagnosis, SaysWhichCallsDifferAndBlamesTheFewer) {
@@ -111,7 +110,13 @@ TEST(Diagnosis, SaysWhereMissingRanksAre) {
   for (const std::size_t i : {1, 2}) job.ranks[i] = {Rank(i), "n", 0, Is::no_answer, ""};
   job.add(In::barrier, "it", 1s, {0}, {1, 2});
   EXPECT_TRUE(job.sentence().starts_with("it waits for ranks [1-2] on n, whose host does not"));
-  const Texts done = {"arrived", "joined", "arrived", "set it", "issued it", "sent the message"};
+  const Texts done = {"arrived",
+                      "joined",
+                      "arrived",
+                      "set it",
+                      "issued it",
+                      "sent the message",
+                      "received the message"};
   for (std::size_t i = 0; i < done.size(); ++i) {
     DiagnosedJob live(3);
     live.add(static_cast<In>(i), "it", 1s, {0}, {1, 2});
@@ -205,13 +210,23 @@ TEST(Diagnosis, CountsProcessesIfRanksAreNotKnown) {
             "x waits for a process on n (pid 3), which has left; 1 other is connected");
 }
 
-constexpr Kind kAllKinds[] = {Kind::lost,    Kind::mismatch, Kind::deadlock, Kind::unsent,
-                              Kind::missing, Kind::queued,   Kind::hung};
+constexpr Kind kAllKinds[] = {Kind::lost,   Kind::mismatch, Kind::deadlock,
+                              Kind::unsent, Kind::missing,  Kind::queued,
+                              Kind::hung,   Kind::diverged, Kind::straggler};
 
-/// Adds two ranks, and a wait-for between them that has a diagnosis of this kind.
+/// Adds two ranks, and a wait-for between them, or a deviation, that has a diagnosis of this kind.
 void add_case(DiagnosedJob& job, Kind kind, Duration began, const std::string& name) {
   const std::size_t at = job.ranks.size();
   for (std::size_t i = 0; i < 2; ++i) job.ranks.push_back({.rank = static_cast<Rank>(at + i)});
+  if (kind >= Kind::diverged) {
+    const bool late = kind == Kind::straggler;
+    job.deviations.push_back({.kind = late ? Deviation::Kind::straggler : Deviation::Kind::diverged,
+                              .group = name,
+                              .since = kStart + began,
+                              .ranks = {at},
+                              .others = {at + 1}});
+    return;
+  }
   if (kind == Kind::deadlock) job.barrier(name, began + 1h, {at + 1}, {at});
   const bool all = kind == Kind::mismatch || kind == Kind::queued || kind == Kind::hung;
   WaitFor& one = all ? job.add(In::collective, name, began, {at, at + 1}, {})

@@ -50,6 +50,46 @@ TEST_F(LaneTest, AnOperationIsEnqueuedAndEndsOnceAndItsTensorIsLetGo) {
   EXPECT_TRUE(await([&] { return held.expired(); }));
 }
 
+TEST_F(LaneTest, AnOperationHasBegunWhenTheStreamHasGotToIt) {
+  TwoLanes two;
+  TwoLanes others;
+  Calls calls[2];
+  void* const caller = *test::cuda_device(0).make_stream();
+  HeldStream held(caller);
+  calls[0].emplace_back(0, 1.0F).operation.output.stream = caller;
+  two.start(0, calls[0].front());
+  start(two, calls[0], 0, 3, 7);
+  let_the_worker_look(others);
+  for (const LaneCall& call : calls[0]) EXPECT_FALSE(call.end.has_begun());
+  held.go();
+  EXPECT_TRUE(await([&] { return calls[0].front().end.has_begun(); }));
+  let_the_worker_look(others);
+  EXPECT_FALSE(calls[0].front().end.has_ended()) << "rank 1 has not issued it";
+  EXPECT_FALSE(calls[0].back().end.has_begun()) << "it is behind the first";
+  start(two, calls[1], 1, 1);
+  EXPECT_TRUE(await([&] { return calls[0].back().end.has_begun(); })) << "with its batch";
+  start(two, calls[1], 1, 3, 7);
+  for (auto& rank : calls) {
+    for (LaneCall& call : rank) {
+      EXPECT_EQ(call.end.code(), Code::ok) << call.end.text();
+      EXPECT_TRUE(call.end.has_begun());
+    }
+  }
+  test::cuda_device(0).destroy_stream(caller);
+}
+
+TEST_F(LaneTest, AnOperationThatNcclIsStillBusyWithHasBegun) {
+  TwoLanes two;
+  LaneCall call(0, 1.0F);
+  nccl.polls_in_progress = 1'000'000'000;  // it connects to a peer that does not come
+  two.start(0, call);
+  EXPECT_TRUE(await([&] { return call.end.has_begun(); }));
+  EXPECT_FALSE(call.end.has_ended());
+  two.lanes[0]->fail(failure(Code::aborted, "lost"));
+  EXPECT_EQ(call.end.text(), "lost");
+  nccl.polls_in_progress = 0;
+}
+
 TEST_F(LaneTest, SixtyFourPlacesAreTakenByOperationsAndNotByCallsAndAllComeBack) {
   TwoLanes two;
   TwoLanes others;

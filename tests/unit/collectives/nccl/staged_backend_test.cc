@@ -89,6 +89,18 @@ TEST_F(StagedBackendTest, OnlyTheElementsOfAMessageComeBack) {
   EXPECT_EQ(values, (std::vector<float>{8, 8, 8, 1}));
 }
 
+TEST_F(StagedBackendTest, TheBeginIsPassedOn) {
+  script.traits.tells_begin = true;
+  EXPECT_TRUE(staged->traits().tells_begin);
+  std::vector<float> values(4);
+  SeenCompletion end;
+  staged->start({.collective = Collective::all_reduce, .output = on_device(values, 0)}, end);
+  EXPECT_FALSE(end.has_begun());
+  script.completion(0).begun();
+  EXPECT_TRUE(end.has_begun());
+  script.end(0);
+}
+
 TEST_F(StagedBackendTest, TensorsOfTheHostAreUsedAsTheyAre) {
   std::vector<float> values(4);
   SeenCompletion end;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// ActivityReports: says what a process tells the daemon of its process groups, and when, and keeps
+// what the daemon replies. Pure: no clock, no thread. The simulator runs it, too.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "protocol/ops.h"
+
+namespace c10dd::client {
+
+/// How far one process group of this process has come.
+struct ReadGroup {
+  GroupActivity activity;  ///< GroupActivity::process_group is not set
+  /// The shortest time-out of the operations in `activity.oldest`.
+  Duration timeout = Duration::max();
+};
+
+/// A process group whose activity is reported.
+struct WatchedGroup {
+  OpenedGroup opened;
+  std::function<ReadGroup()> read;
+  /// Called with a reply that says that the group can never go on; at most once.
+  std::function<void(const ActivityDiagnosis&)> hopeless = {};
+};
+
+/// The reports of one session. An operation is old after kOld, or after a quarter of its time-out.
+/// A group is reported
+/// - at once if the daemon does not know it yet, and when it was closed: how far it had come then;
+/// - while it has an old operation: each change at once, then the same once more, because the
+///   daemon believes what it is told twice, then every kRepeat;
+/// - if it has changed, and the last report had an old operation;
+/// - if it has changed, has nothing unfinished, and has stood still since the last call of next();
+/// - if it has a new time mark, and the last report of it was kMarked ago;
+/// - if it has changed, and the last report of it was kRest ago.
+/// Groups with old operations come first, the oldest before the others, then closed ones. A report
+/// has at most limits::kGroupsPerActivity groups, the next one has the others. Groups above
+/// limits::kOpenGroups are not reported.
+class ActivityReports {
+ public:
+  static constexpr Duration kOld = std::chrono::milliseconds(500);
+  static constexpr Duration kRepeat = std::chrono::seconds(1);
+  static constexpr Duration kMarked = std::chrono::seconds(2);
+  static constexpr Duration kRest = std::chrono::seconds(5);
+  /// How often to call next(): sooner than kOld, so that a report comes soon after it.
+  static constexpr Duration kPeriod = std::chrono::milliseconds(250);
+  /// What the daemon has said of a group counts for so long.
+  static constexpr Duration kFresh = std::chrono::seconds(2);
+  /// New groups in one report.
+  static constexpr std::size_t kOpenedPerReport = 256;
+
+  void open(WatchedGroup group);
+  /// Calls WatchedGroup::read for the last time.
+  void close(std::uint64_t process_group);
+  /// Returns whether no group is open, and the daemon knows it.
+  bool empty() const { return groups_.empty(); }
+
+  /// Returns the report that is due, if any. `again`: the session has connected since the last
+  /// call, so the daemon may have lost all earlier reports. `blocked`: see Activity::blocked.
+  /// A report counts as lost if next() is called again before replied().
+  std::optional<Activity> next(bool again, bool blocked, TimePoint now);
+  /// Takes the reply to the last report of next(), and calls WatchedGroup::hopeless, which may call
+  /// close(). The failure unknown_op ends the reports until the next connect: it is an older
+  /// daemon. After another failure all is told again, after kRepeat.
+  void replied(const Reply& reply, TimePoint now);
+
+  /// Returns a report of one group, an operation of which has timed out, and of other groups with
+  /// old operations; nothing if the group is not open, or the daemon does not know reports. It may
+  /// be sent while reports of next() are, and the daemon may get them in any order.
+  std::optional<Activity> timed_out(std::uint64_t process_group, bool blocked);
+  /// Takes the reply to a report of timed_out(). What the report said of groups is told again, as
+  /// it is then: the daemon may have got something newer before. Does not call
+  /// WatchedGroup::hopeless: the reply to the next report of next() says the same.
+  void explained(const Activity& report, const Reply& reply, TimePoint now);
+
+  /// Returns what the daemon has said of a group within kFresh, or null.
+  const ActivityDiagnosis* diagnosis(std::uint64_t process_group, TimePoint now) const;
+
+ private:
+  struct Group {
+    WatchedGroup watched;
+    bool closed = false;          // kept until the daemon knows it
+    ReadGroup newest;             // as of the last next(), or of close()
+    bool still = false;           // had not changed then
+    bool old = false;             // had an old operation then
+    bool sent = false;            // a report has opened it, so the daemon may know it
+    bool known = false;           // the daemon has replied to such a report since the last connect
+    GroupActivity told;           // what the daemon knows
+    bool told_old = false;        // it has an old operation
+    unsigned times_told = 0;      // without a change
+    TimePoint told_at;            // the last time
+    std::uint64_t hash_told = 0;  // sequence of the newest hash mark that the daemon knows
+    std::uint64_t time_told = 0;  // the same of the time marks
+  };
+  struct Due;
+
+  std::optional<Due> due(const Group& group, bool blocked_changed, TimePoint now) const;
+  static void add(Activity& report, const Group& group, GroupActivity activity);
+  static void add_opened(Activity& report, Group& group);
+  void forget_told();
+  void note_told(const Activity& report, TimePoint now);
+  const ActivityDiagnosis* take(const Reply& reply, TimePoint now);
+
+  std::map<std::uint64_t, Group> groups_;
+  std::optional<Activity> in_flight_;  // the last report of next(), until its reply
+  bool blocked_told_ = false;
+  TimePoint not_before_;  // after a failure
+  ActivityDiagnosis newest_;
+  TimePoint replied_at_;
+  bool refused_ = false;  // by an older daemon
+};
+
+}  // namespace c10dd::client

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the flight records of a job from files and folders.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/ctl/flight_job.h"
+#include "protocol/error.h"
+
+namespace c10dd::ctl {
+
+struct FlightFiles {
+  std::vector<RankRecord> records = {};
+  std::vector<std::string> unread = {};  ///< why files could not be read; a sentence each
+  std::size_t others = 0;                ///< files in the folders that are no flight records
+};
+
+/// Reads files, and in folders those whose names end in a rank, such as PREFIX12 or PREFIX12.json.
+/// Does not look into folders of folders.
+FlightFiles read_flight_files(const std::vector<std::string>& paths);
+
+}  // namespace c10dd::ctl

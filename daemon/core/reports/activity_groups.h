@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is kept of the process groups of a job: how far each rank has come, as it was reported last.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/reports/group_marks.h"
+#include "protocol/activity_ops.h"
+#include "protocol/wait_for.h"
+
+namespace c10dd::core {
+
+/// Name and arguments of operations. Most ranks of a group have the same, so each is kept once.
+class OperationTexts {
+ public:
+  struct Text {
+    std::string name;
+    std::string arguments;
+
+    auto operator<=>(const Text&) const = default;
+  };
+
+  /// Returns the text, which stays valid until it was released as often as it was taken.
+  const Text* take(const std::string& name, const std::string& arguments) {
+    const auto text = uses_.try_emplace({name, arguments}, 0).first;
+    ++text->second;
+    return &text->first;
+  }
+  void release(const Text* text) {
+    const auto found = uses_.find(*text);
+    if (--found->second == 0) uses_.erase(found);
+  }
+  std::size_t size() const { return uses_.size(); }
+
+ private:
+  std::map<Text, std::size_t> uses_;
+};
+
+/// The oldest operation of its kind that a rank has issued and that had not ended.
+struct OldestOperation {
+  std::uint64_t sequence = 0;
+  TimePoint since;
+  Duration usual{0};
+  const OperationTexts::Text* text = nullptr;  ///< of the group
+  std::int32_t peer = -1;
+  std::uint8_t told = 0;  ///< in how many reports in a row, at most 255; 0: there is none
+  UnfinishedOperation::Kind kind = UnfinishedOperation::Kind::collective;
+  bool begun = false;
+  /// It was old when it was reported, so the client reports it again and again until it ends.
+  bool old = false;
+
+  bool exists() const { return told > 0; }
+};
+
+/// One rank of a process group.
+struct RankActivity {
+  enum class State : std::uint8_t {
+    absent,  ///< nobody has opened the group as this rank
+    open,
+    closed,  ///< it has closed the group, or its session has ended
+  };
+
+  static constexpr TimePoint kNever{Duration(-1)};  ///< before any time of a job
+
+  OldestOperation collective;
+  OldestOperation message;
+  OperationCounts collectives;
+  OperationCounts messages;
+  TimePoint reported = kNever;  ///< when its newest report of this group came
+  std::uint32_t reporter = 0;   ///< see CollectiveActivity::reporter()
+  Rank job_rank = 0;
+  State state = State::absent;
+
+  /// Returns how many collectives have ended, as far as it is reported.
+  std::uint64_t ended() const {
+    return collective.exists() ? collective.sequence : collectives.issued;
+  }
+};
+// With its marks (GroupMarks: 8 * 8 bytes and 16 bits) and its group in the list of its session (16
+// bytes, and as much room), a rank of a group takes at most 256 bytes. It shares its texts with the
+// other ranks, unless their operations differ.
+static_assert(sizeof(RankActivity) <= 256 - 64 - 2 - 32);
+
+struct ActivityGroup {
+  std::string name;                 ///< `group "dp"`
+  std::vector<RankActivity> ranks;  ///< by rank in the group
+  TimePoint opened;                 ///< when the first rank has opened it
+  std::size_t open = 0;             ///< ranks in RankActivity::State::open
+  std::size_t old = 0;              ///< operations with OldestOperation::old
+  OperationTexts texts = {};
+  std::unique_ptr<GroupMarks> marks = {};  ///< null: no rank has reported any
+
+  Rank size() const { return static_cast<Rank>(ranks.size()); }
+};
+
+/// A session that has opened process groups.
+struct Reporter {
+  SessionId session;
+  Rank job_rank = 0;
+  bool ended = false;
+  bool blocked = false;  ///< see Activity::blocked
+  TimePoint reported;
+  std::vector<std::pair<std::uint64_t, Rank>> open =
+      {};                   ///< process groups, ascending, and its rank in each
+  std::size_t entries = 0;  ///< ranks of groups that refer to it
+  RankFacts last = {};      ///< of a session that has ended
+
+  /// Returns its rank in a process group that it has open.
+  std::optional<Rank> rank_in(std::uint64_t process_group) const {
+    const auto at =
+        std::ranges::lower_bound(open, process_group, {}, &decltype(open)::value_type::first);
+    const bool found = at != open.end() && at->first == process_group;
+    return found ? std::optional(at->second) : std::nullopt;
+  }
+};
+
+}  // namespace c10dd::core

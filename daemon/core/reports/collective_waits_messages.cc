@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wait-fors of sends and receives. A rank tells only its oldest one, and the two ends of a
+// message have numbers of their own.
+#include "daemon/core/reports/collective_waits.h"
+
+namespace c10dd::core {
+namespace {
+
+using Kind = UnfinishedOperation::Kind;
+
+/// Returns whether a peer is in the other end of a message that `rank` sends or receives.
+bool is_other_end(const RankActivity& peer, Kind of, Rank rank) {
+  const OldestOperation& message = peer.message;
+  if (!message.exists() || peer.state != RankActivity::State::open) return false;
+  const bool names_it = message.peer == static_cast<std::int32_t>(rank);
+  if (of == Kind::receive) return message.kind == Kind::send && names_it;
+  return message.kind == Kind::receive && (names_it || message.peer < 0);
+}
+
+}  // namespace
+
+void CollectiveWaits::add_messages(std::uint64_t process_group, const ActivityGroup& group) {
+  std::vector<bool> sent_to(group.size());
+  for (const RankActivity& rank : group.ranks) {
+    const OldestOperation& message = rank.message;
+    const bool open = message.exists() && rank.state == RankActivity::State::open;
+    if (!open || message.kind != Kind::send || message.peer < 0) continue;
+    sent_to[static_cast<Rank>(message.peer)] = true;
+  }
+  for (Rank rank = 0; rank < group.size() && !list_.full(); ++rank) {
+    const RankActivity& known = group.ranks[rank];
+    if (!waits(known, known.message) || known.message.peer == static_cast<std::int32_t>(rank)) {
+      continue;
+    }
+    const bool from_any = known.message.kind == Kind::receive && known.message.peer < 0;
+    if (from_any && sent_to[rank]) continue;  // the wait-for of the sender says it
+    const Process& process = process_of(known);
+    if (is_unknown(known, process)) {
+      settled_ = false;
+    } else if (!process.lost) {
+      add_message(process_group, group, rank);
+    }
+  }
+}
+
+void CollectiveWaits::add_message(std::uint64_t process_group, const ActivityGroup& group,
+                                  Rank rank) {
+  const RankActivity& own = group.ranks[rank];
+  const OldestOperation& message = own.message;
+  const bool sends = message.kind == Kind::send;
+  WaitFor one{.kind = sends ? WaitFor::Kind::send : WaitFor::Kind::receive};
+  one.what =
+      operation_text(message.text->name, sends ? "send" : "receive", message.sequence, group.name);
+  one.since = message.since;
+  one.waiting = {*process_of(own).place};
+  one.process_group = process_group;
+  one.usual = message.usual;
+  one.confirmed = message.told > 1;
+  if (message.peer < 0) return list_.add(std::move(one));  // it receives from any rank
+  const auto peer = static_cast<Rank>(message.peer);
+  const RankActivity& other = group.ranks[peer];
+  if (other.state == RankActivity::State::absent) {
+    await_absent(group, {peer}, one);
+    return list_.add(std::move(one));
+  }
+  const Process& process = process_of(other);
+  if (is_unknown(other, process)) settled_ = false;
+  const Duration ago = now_ - other.reported;
+  const bool current = ago <= kFresh || ago > kSettled;
+  if (!process.lost && current && is_other_end(other, message.kind, rank)) {
+    // Both are in the message. The wait-for of the receiver says it, if it waits, too.
+    if (sends && waits(other, other.message) && other.message.peer >= 0) return;
+    one.kind = WaitFor::Kind::collective;
+    one.waiting.push_back(*process.place);
+    if (message.begun && !other.message.begun) one.queued = {*process.place};
+    if (!message.begun && other.message.begun) one.queued = {*process_of(own).place};
+    return list_.add(std::move(one));
+  }
+  one.awaited = {*process.place};
+  // Of several unfinished messages only the oldest is known.
+  const bool all_known = other.messages.unfinished <= (other.message.exists() ? 1U : 0U);
+  const bool ahead = other.collectives.issued > own.collectives.issued;
+  one.unsent = !process.lost && all_known && (ahead || list_.facts(*process.place).blocked);
+  list_.add(std::move(one));
+}
+
+}  // namespace c10dd::core
