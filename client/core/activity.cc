@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "client/core/planted.h"
 #include "protocol/limits.h"
 
 namespace c10dd::client {
@@ -36,7 +37,7 @@ Duration age_of(const GroupActivity& activity) {
 }
 
 bool has_old(const ReadGroup& read) {
-  return !read.activity.oldest.empty() &&
+  return !read.activity.oldest.empty() && !planted(Planted::old_group_rests) &&
          age_of(read.activity) >= std::min(ActivityReports::kOld, read.timeout / 4);
 }
 
@@ -234,6 +235,7 @@ void ActivityReports::replied(const Reply& reply, TimePoint now) {
     return;
   }
   if (report) note_told(*report, now);
+  if (planted(Planted::hopeless_ignored)) return;
   for (const std::uint64_t id : newest_.hopeless) {
     const auto it = groups_.find(id);
     if (it == groups_.end() || !it->second.watched.hopeless) continue;

@@ -12,6 +12,10 @@ enum class Planted {
   local_wait_early,       ///< fault: a wait gets its reply before the key exists
   local_wait_not_ended,   ///< fault: a wait that its client has given up goes on
   local_failure_success,  ///< fault: a request that has failed gets the reply of one that has not
+
+  // in the reports of process groups
+  old_group_rests,   ///< fault: a group with an old operation is reported as rarely as others
+  hopeless_ignored,  ///< fault: a group that can never go on is not given up
 };
 
 #ifdef C10DD_PLANTED

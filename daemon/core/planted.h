@@ -43,6 +43,18 @@ enum class Planted {
   totals_kept,         ///< fault: the totals of an ended session are still kept
   reservation_kept,    ///< fault: an item is still kept for a session that has ended
   beating_blamed,      ///< fault: a rank counts as silent between two of its heartbeats
+
+  // in the diagnosis of process groups; the stories of hangs find these faults (hang_story.h)
+  waiting_blamed,      ///< fault: those who wait in a collective are taken for the awaited
+  restart_accuses,     ///< fault: ranks count as absent before they can open their groups again
+  blocked_untold,      ///< fault: a rank whose threads all wait is not taken for blocked
+  unequal_marks,       ///< fault: ranks are compared although one has not reached the mark
+  rank_of_group_told,  ///< fault: the rank in a group is taken for the rank in the job
+  lost_in_operation,   ///< fault: a lost rank counts as waiting in its operation
+  queue_ignored,       ///< fault: an operation that has not begun counts as begun
+  unsent_ignored,      ///< fault: a sender that has gone on is not noticed
+  difference_ignored,  ///< fault: ranks that have issued different collectives are not noticed
+  hopeless_untold,     ///< fault: ranks are not told that their group can never go on
   closed_counts,       ///< fault: a process group that a session has closed still counts as open
 
   // in PlainRuns and VolatileRuns; the stories of launches find these faults (launch_stories.h)

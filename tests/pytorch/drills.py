@@ -18,9 +18,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from kills import EACH, PATIENCE, RANKS, Launch  # noqa: E402
+from kills import EACH, PATIENCE, RANKS, Launch, in_two_networks  # noqa: E402
 from daemon import Daemon, text_of  # noqa: E402
-from environments import install, numbers_of, python_of  # noqa: E402
+from environments import numbers_of, python_of  # noqa: E402
 from networks import TwoNetworks  # noqa: E402
 
 WAYS = ("plain", "c10drun", "scheme", "torchrun")
@@ -155,31 +155,22 @@ def main():
     parser.add_argument("--way", action="append", choices=WAYS)
     parser.add_argument("--drill", action="append", choices=DRILLS)
     options = parser.parse_args()
-    networks = TwoNetworks()
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    failed = 0
-    try:
-        for version in options.versions:
-            if python_of(version) is None:
-                if not options.install:
-                    raise SystemExit(f"PyTorch {version} is not installed: use --install")
-                networks.go_home()
-                install(version)
-                networks = TwoNetworks()
-            for way in options.way or WAYS:
-                cell = Cell(networks, way, version)
-                if way == "torchrun" and cell.number < (2, 5):
-                    continue
-                for drill in options.drill or DRILLS:
-                    try:
-                        took, sentence = cell.run(drill)
-                        print(f"{version:8} {way:8} {drill:7} {took:5.1f} s  {sentence}", flush=True)
-                    except AssertionError as error:
-                        failed += 1
-                        print(f"{version:8} {way:8} {drill:7} FAILED: {error}", flush=True)
-    finally:
-        networks.close()
-    return 1 if failed else 0
+    def work(networks, version):
+        failed = 0
+        for way in options.way or WAYS:
+            cell = Cell(networks, way, version)
+            if way == "torchrun" and cell.number < (2, 5):
+                continue
+            for drill in options.drill or DRILLS:
+                try:
+                    took, sentence = cell.run(drill)
+                    print(f"{version:8} {way:8} {drill:7} {took:5.1f} s  {sentence}", flush=True)
+                except AssertionError as error:
+                    failed += 1
+                    print(f"{version:8} {way:8} {drill:7} FAILED: {error}", flush=True)
+        return failed
+
+    return 1 if in_two_networks(options.versions, options.install, work) else 0
 
 
 if __name__ == "__main__":

@@ -261,6 +261,26 @@ class Cell:
               f"{time.monotonic() - begin:.0f} s: OK", flush=True)
 
 
+def in_two_networks(versions, may_install, work):
+    """Calls work(networks, version) for each version, which is installed first if that is allowed. Returns how often
+    it has failed: the sum of what it returns."""
+    networks = TwoNetworks()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    failed = 0
+    try:
+        for version in versions:
+            if python_of(version) is None:
+                if not may_install:
+                    raise SystemExit(f"PyTorch {version} is not installed: use --install")
+                networks.go_home()
+                install(version)
+                networks = TwoNetworks()
+            failed += work(networks, version)
+    finally:
+        networks.close()
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="+", metavar="VERSION")
@@ -268,32 +288,23 @@ def main():
     parser.add_argument("--install", action="store_true")
     parser.add_argument("--way", action="append", choices=WAYS)
     options = parser.parse_args()
-    networks = TwoNetworks()
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    failed = 0
-    try:
-        for version in options.versions:
-            if python_of(version) is None:
-                if not options.install:
-                    raise SystemExit(f"PyTorch {version} is not installed: use --install")
-                networks.go_home()
-                install(version)
-                networks = TwoNetworks()
-            for way in options.way or WAYS:
-                cell = Cell(networks, way, version)
-                if way == "torchrun" and cell.number < (2, 5):
-                    continue
-                try:
-                    cell.run(options.kills)
-                except AssertionError as error:
-                    failed += 1
-                    print(f"{way:10} {version:8} FAILED: {error}", flush=True)
-            cell = Cell(networks, "scheme", version)
-            print(f"beside it  {version:8} plain run: failed {cell.fails_at_once('plain'):.1f} s after one kill; PyTorch's "
-                  f"server: {cell.fails_at_once('server'):.1f} s", flush=True)
-    finally:
-        networks.close()
-    return 1 if failed else 0
+    def work(networks, version):
+        failed = 0
+        for way in options.way or WAYS:
+            cell = Cell(networks, way, version)
+            if way == "torchrun" and cell.number < (2, 5):
+                continue
+            try:
+                cell.run(options.kills)
+            except AssertionError as error:
+                failed += 1
+                print(f"{way:10} {version:8} FAILED: {error}", flush=True)
+        cell = Cell(networks, "scheme", version)
+        print(f"beside it  {version:8} plain run: failed {cell.fails_at_once('plain'):.1f} s after one kill; PyTorch's "
+              f"server: {cell.fails_at_once('server'):.1f} s", flush=True)
+        return failed
+
+    return 1 if in_two_networks(options.versions, options.install, work) else 0
 
 
 if __name__ == "__main__":

@@ -67,11 +67,11 @@ void HangStory::choose() {
   hang_ = static_cast<Hang>(random_.below(13));
   const bool pairs = hang_ == Hang::crossed || random_.chance(50);
   const auto size = static_cast<Rank>(pairs ? 4 + random_.below(3) : 2 + random_.below(4));
-  groups_.push_back({kFirstGroup, "dp", {}});
+  groups_.push_back({kFirstGroup + 2, "dp", {}});  // a pair is asked first
   for (Rank rank = 0; rank < size; ++rank) groups_.front().ranks.push_back(rank);
   if (pairs) {
-    groups_.push_back({kFirstGroup + 1, "tp", {0, 1}});
-    groups_.push_back({kFirstGroup + 2, "tp", {2, 3}});
+    groups_.push_back({kFirstGroup, "tp", {0, 1}});
+    groups_.push_back({kFirstGroup + 1, "tp", {2, 3}});
   }
   victim_ = static_cast<Rank>(random_.below(pairs ? 4 : size));
   peer_ = pairs ? victim_ ^ 1 : (victim_ + 1) % size;

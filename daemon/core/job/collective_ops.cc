@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "daemon/core/planted.h"
+
 namespace c10dd::core {
 namespace {
 
@@ -40,7 +42,7 @@ ActivityDiagnosis CollectiveOps::concerning(const SessionId& session, const Acti
     if (!std::ranges::binary_search(current.process_groups, process_group)) continue;
     found.groups.push_back(process_group);
   }
-  if (current.hopeless) found.hopeless = found.groups;
+  if (current.hopeless && !planted(Planted::hopeless_untold)) found.hopeless = found.groups;
   // The others that are old are in this report, because a client repeats them.
   for (const GroupActivity& told : activity.groups) {
     const auto rank = reporter->rank_in(told.process_group);

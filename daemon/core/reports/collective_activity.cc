@@ -132,7 +132,7 @@ void CollectiveActivity::open(std::uint32_t number, const OpenedGroup& opened, T
   RankActivity& rank = group.ranks[opened.rank];
   if (rank.state == RankActivity::State::open && rank.reporter == number) return;
   Reporter& reporter = reporters_[number];
-  reporter.job_rank = opened.job_rank;
+  reporter.job_rank = planted(Planted::rank_of_group_told) ? opened.rank : opened.job_rank;
   ++reporter.entries;  // first, because it may be the one that is vacated
   vacate(opened.process_group, group, opened.rank);
   rank.state = RankActivity::State::open;

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "daemon/core/planted.h"
 #include "protocol/format.h"
 
 namespace c10dd::core {
@@ -71,7 +72,8 @@ const CollectiveWaits::Process& CollectiveWaits::process_of(std::uint32_t number
     const Session& session = *of_.everybody.sessions.find(reporter.session);
     process.place = known.of_reporter(reporter.session, session, reporter.job_rank);
     process.connected_at = session.connected_at;
-    if (reporter.blocked && now_ - reporter.reported <= kFresh) known.set_blocked(*process.place);
+    const bool blocked = reporter.blocked && !planted(Planted::blocked_untold);
+    if (blocked && now_ - reporter.reported <= kFresh) known.set_blocked(*process.place);
   }
   process.lost = list_.facts(*process.place).is_lost();
   return process;
@@ -97,7 +99,8 @@ CollectiveWaits::Standing CollectiveWaits::standing(const RankActivity& rank) {
   const Process& process = process_of(rank);
   const OldestOperation& oldest = rank.collective;
   const std::uint64_t sequence = rank.ended();
-  if (process.lost) return {Is::behind, sequence, *process.place};
+  const bool behind = process.lost && !planted(Planted::lost_in_operation);
+  if (behind) return {Is::behind, sequence, *process.place};
   if (is_unknown(rank, process)) return {Is::unknown, sequence, *process.place};
   if (waits(rank, oldest)) return {Is::waiting, sequence, *process.place};
   const Duration ago = now_ - rank.reported;
@@ -170,7 +173,10 @@ void CollectiveWaits::add_levels(std::uint64_t process_group, const ActivityGrou
     one.process_group = process_group;
     describe(level, sequence, group);
   }
-  for (auto& [sequence, level] : levels) list_.add(std::move(level.one));
+  for (auto& [sequence, level] : levels) {
+    if (planted(Planted::waiting_blamed)) std::swap(level.one.waiting, level.one.awaited);
+    list_.add(std::move(level.one));
+  }
 }
 
 void CollectiveWaits::describe(Level& level, std::uint64_t sequence, const ActivityGroup& group) {
@@ -198,7 +204,8 @@ void CollectiveWaits::describe(Level& level, std::uint64_t sequence, const Activ
   }
   const bool complete = one.awaited.empty() && one.unnamed == 0;
   // The others have begun, or have finished it.
-  if (complete && level.not_begun.size() < group.size()) one.queued = std::move(level.not_begun);
+  const bool queued = level.not_begun.size() < group.size() && !planted(Planted::queue_ignored);
+  if (complete && queued) one.queued = std::move(level.not_begun);
   std::ranges::sort(one.queued);
 }
 
@@ -223,7 +230,8 @@ std::vector<Deviation> CollectiveWaits::deviations() {
       std::ranges::sort(found);
       return found;
     };
-    const auto diverged = group.marks->diverged(now_);
+    auto diverged = group.marks->diverged(now_);
+    if (planted(Planted::difference_ignored)) diverged.reset();
     if (diverged && have_gone_on(group, diverged->to)) {
       one.from = diverged->from;
       one.to = diverged->to;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/core/planted.h"
+
 namespace c10dd::core {
 namespace {
 
@@ -82,7 +84,7 @@ bool GroupMarks::add(Rank rank, const TimeMark& mark, TimePoint now) {
   if (timed->times.empty()) timed->times.resize(size_);
   timed->times[rank] = {in_milliseconds(mark.clock), in_milliseconds(mark.waited)};
   marked_at_ = now;
-  return timed->marks == size_;
+  return timed->marks + (planted(Planted::unequal_marks) ? 1 : 0) >= size_;
 }
 
 void GroupMarks::forget(Rank rank) {
@@ -104,7 +106,8 @@ void GroupMarks::compare(TimePoint now) {
   compared_at_ = now;
   std::vector<const Timed*> complete;  // the newest first
   for (auto timed = timed_.rbegin(); timed != timed_.rend(); ++timed) {
-    if (timed->marks == size_) complete.push_back(&*timed);
+    const bool all = timed->marks + (planted(Planted::unequal_marks) ? 1 : 0) >= size_;
+    if (all) complete.push_back(&*timed);
   }
   std::vector<bool> late(size_, true);
   std::uint32_t window = 0;
