@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks are placed by the numbers of collectives, so that those of all ranks meet, and their
-// distance follows the pace, so that there are few.
+// All ranks set their marks at the same numbers of collectives, so that their marks can be
+// compared. The distance of two marks follows the pace of the collectives, so that there are few
+// marks.
 #include "collectives/activity_hook.h"
 
 #include <algorithm>

@@ -5,6 +5,13 @@
 #include "protocol/format.h"
 
 namespace c10dd::collectives {
+namespace {
+
+// Where the arguments are in PackedArguments::rest.
+constexpr int kByte = 8;
+constexpr int kHalf = 32;
+
+}  // namespace
 
 std::uint64_t hash_of(const Operation& operation) {
   const OperationInfo& info = info_of(operation.collective);
@@ -27,6 +34,28 @@ std::uint64_t hash_of(const Operation& operation) {
     for (const Tensor& part : operation.inputs) add(part.count);
   }
   return hash;
+}
+
+PackedArguments packed(const ToldArguments& told) {
+  return {.rest = static_cast<std::uint64_t>(told.collective) |
+                  static_cast<std::uint64_t>(told.dtype) << kByte |
+                  static_cast<std::uint64_t>(told.reduce) << 2 * kByte |
+                  std::uint64_t{told.has_type} << 3 * kByte | std::uint64_t{told.rank} << kHalf,
+          .count = told.count,
+          .tag = told.tag};
+}
+
+ToldArguments unpacked(const PackedArguments& packed) {
+  const auto byte = [&](int place) {
+    return static_cast<std::uint8_t>(packed.rest >> place * kByte);
+  };
+  return {.collective = static_cast<Collective>(byte(0)),
+          .has_type = byte(3) != 0,
+          .dtype = static_cast<DType>(byte(1)),
+          .reduce = static_cast<ReduceOp::Kind>(byte(2)),
+          .count = packed.count,
+          .rank = static_cast<Rank>(packed.rest >> kHalf),
+          .tag = static_cast<std::uint32_t>(packed.tag)};
 }
 
 ToldArguments told_arguments(const Operation& operation) {

@@ -28,6 +28,15 @@ struct ToldArguments {
 };
 ToldArguments told_arguments(const Operation& operation);
 
+/// The same in three numbers, for records that are written without a lock.
+struct PackedArguments {
+  std::uint64_t rest = 0;
+  std::uint64_t count = 0;
+  std::uint64_t tag = 0;
+};
+PackedArguments packed(const ToldArguments& told);
+ToldArguments unpacked(const PackedArguments& packed);
+
 /// Returns for example "of 1000 float32 sum", "of 8 int64 from rank 1", or "of 8 int64 to rank 3
 /// with tag 7"; empty for a barrier.
 std::string text_of(const ToldArguments& arguments);

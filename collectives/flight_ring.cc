@@ -6,30 +6,6 @@
 namespace c10dd::collectives {
 namespace {
 
-// Where the arguments are in one number.
-constexpr int kTypeBits = 8;
-constexpr int kReduceBits = 16;
-constexpr int kHasTypeBits = 24;
-constexpr int kRankBits = 32;
-
-std::uint64_t packed_told(const ToldArguments& told) {
-  return static_cast<std::uint64_t>(told.collective) |
-         static_cast<std::uint64_t>(told.dtype) << kTypeBits |
-         static_cast<std::uint64_t>(told.reduce) << kReduceBits |
-         std::uint64_t{told.has_type} << kHasTypeBits | std::uint64_t{told.rank} << kRankBits;
-}
-
-ToldArguments told_in(std::uint64_t packed, std::uint64_t count, std::uint64_t tag) {
-  const auto byte = [packed](int bits) { return static_cast<std::uint8_t>(packed >> bits); };
-  return {.collective = static_cast<Collective>(byte(0)),
-          .has_type = byte(kHasTypeBits) != 0,
-          .dtype = static_cast<DType>(byte(kTypeBits)),
-          .reduce = static_cast<ReduceOp::Kind>(byte(kReduceBits)),
-          .count = count,
-          .rank = static_cast<Rank>(packed >> kRankBits),
-          .tag = static_cast<std::uint32_t>(tag)};
-}
-
 std::uint64_t word_of(Duration duration) { return static_cast<std::uint64_t>(duration.count()); }
 std::uint64_t word_of(CollectiveCall::Clock::time_point time) {
   return word_of(Duration(time.time_since_epoch()));
@@ -60,13 +36,13 @@ std::uint64_t FlightRing::issue(std::uint64_t group, const CollectiveCall& call,
                                 std::uint64_t others) noexcept {
   const std::uint64_t ticket = tickets_.fetch_add(1, std::memory_order_relaxed) + 1;
   const Operation& operation = call.operation;
-  const ToldArguments told = told_arguments(operation);
+  const PackedArguments told = packed(told_arguments(operation));
   const Elements elements = elements_of(operation);
   Slot& slot = slot_of(ticket);
   const bool message = info_of(operation.collective).message;
   slot.ticket.store(ticket, std::memory_order_relaxed);
   slot.key.store(key_of(group, operation.sequence, message), std::memory_order_relaxed);
-  static_cast<void>(slot.issued.write({ticket, group, operation.sequence, others, packed_told(told),
+  static_cast<void>(slot.issued.write({ticket, group, operation.sequence, others, told.rest,
                                        told.count, told.tag, elements.inputs, elements.outputs,
                                        word_of(operation.timeout), word_of(call.enqueued)}));
   return ticket;
@@ -108,7 +84,7 @@ std::optional<FlownOperation> FlightRing::read(const Slot& slot) {
   const auto& [ticket, group, sequence, others, told, count, tag, inputs, outputs, timeout, at] =
       *issued;
   FlownOperation one{.ticket = ticket, .group = group, .sequence = sequence, .others = others};
-  one.arguments = told_in(told, count, tag);
+  one.arguments = unpacked({told, count, tag});
   one.inputs = inputs;
   one.outputs = outputs;
   one.timeout = duration_in(timeout);

@@ -9,6 +9,7 @@
 
 #include "collectives/wording.h"
 #include "protocol/limits.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::collectives {
 
@@ -50,8 +51,8 @@ void ReportedGroup::open(std::uint64_t process_group, AbortableGroup& group) {
   abort_ = group.aborter();
   flight_->identify(process_group);
   client::WatchedGroup watched{.opened = {.process_group = process_group,
-                                          .name = world_.name,
-                                          .kind = world_.kind,
+                                          .name = printable_name(world_.name),
+                                          .kind = printable_name(world_.kind),
                                           .generation = world_.generation,
                                           .size = world_.size,
                                           .rank = world_.rank,
@@ -74,8 +75,9 @@ void ReportedGroup::abort_soon(const ActivityDiagnosis& said) {
   }
 }
 
-// A time-out gets the daemon's diagnosis, and the ranks in it are the missing ones. The loss of a
-// rank is only a consequence if the group can never go on: the others have aborted it.
+// A time-out gets the daemon's diagnosis, and the ranks in it are the missing ones. If the group
+// can never go on, the other ranks may have aborted it before this one, which then loses them: the
+// diagnosis is the reason.
 bool ReportedGroup::explain(const CollectiveCall& call, Failure& failure) const {
   const bool late = failure.code == Code::timed_out;
   const bool lost = failure.code == Code::unavailable || failure.code == Code::aborted;

@@ -22,27 +22,6 @@ constexpr std::uint64_t state_of(std::uint64_t sequence) {
   return sequence << kSequenceShift | kUnfinished;
 }
 
-constexpr int kByte = 8;
-constexpr int kHalf = 32;
-
-std::uint64_t packed(const ToldArguments& told) {
-  return static_cast<std::uint64_t>(told.collective) |
-         static_cast<std::uint64_t>(told.dtype) << kByte |
-         static_cast<std::uint64_t>(told.reduce) << 2 * kByte |
-         std::uint64_t{told.has_type} << 3 * kByte | std::uint64_t{told.rank} << kHalf;
-}
-
-ToldArguments unpacked(std::uint64_t word, std::uint64_t count, std::uint64_t tag) {
-  const auto byte = [word](int place) { return static_cast<std::uint8_t>(word >> place * kByte); };
-  return {.collective = static_cast<Collective>(byte(0)),
-          .has_type = byte(3) != 0,
-          .dtype = static_cast<DType>(byte(1)),
-          .reduce = static_cast<ReduceOp::Kind>(byte(2)),
-          .count = count,
-          .rank = static_cast<Rank>(word >> kHalf),
-          .tag = static_cast<std::uint32_t>(tag)};
-}
-
 UnfinishedOperation::Kind kind_of(Collective collective) {
   if (collective == Collective::send) return UnfinishedOperation::Kind::send;
   if (collective == Collective::recv) return UnfinishedOperation::Kind::receive;
@@ -91,13 +70,13 @@ std::uint64_t UnfinishedOperations::end(const CollectiveCall& call) noexcept {
 // Two threads may do this at once, if an operation begins while a later one is issued. Then the
 // state may name the one and the record the other: read() leaves out such a slot.
 void UnfinishedOperations::describe(Slot& slot, const CollectiveCall& call, bool begun) noexcept {
-  const ToldArguments told = told_arguments(call.operation);
+  const PackedArguments told = packed(told_arguments(call.operation));
   const std::uint64_t sequence = call.operation.sequence;
   const auto number = [](Duration duration) {
     return static_cast<std::uint64_t>(duration.count());
   };
   const bool written =
-      slot.record.write({sequence, packed(told), told.count, told.tag,
+      slot.record.write({sequence, told.rest, told.count, told.tag,
                          number(call.enqueued.time_since_epoch()), number(call.operation.timeout)});
   if (!written) return;
   slot.state.store(state_of(sequence) | (begun ? kBegun : 0), std::memory_order_release);
@@ -155,8 +134,8 @@ std::optional<UnfinishedOperations::Oldest> UnfinishedOperations::find_oldest(
 
 UnfinishedOperations::Oldest UnfinishedOperations::oldest_of(const Record::Words& words,
                                                              bool begun) {
-  const auto [sequence, arguments, count, tag, issued, timeout] = words;
-  const ToldArguments told = unpacked(arguments, count, tag);
+  const auto [sequence, rest, count, tag, issued, timeout] = words;
+  const ToldArguments told = unpacked({rest, count, tag});
   const bool names_peer = info_of(told.collective).message && told.rank != kAnyRank;
   const CollectiveCall::Clock::time_point since{Duration(static_cast<Duration::rep>(issued))};
   std::string text = text_of(told);

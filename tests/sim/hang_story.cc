@@ -141,7 +141,7 @@ PlannedCall HangStory::next_call(RankProcess& rank) {
   const bool message = info_of(planned.operation.collective).message;
   if (!message) planned.compute = random_.between(step_ * 97 / 100, step_ * 103 / 100);
   if (struck_ && own == (hang_ == Hang::unsent ? peer_ : victim_)) {
-    change(planned, rank);
+    change(planned);
     if (hang_ == Hang::crossed && done_) planned.operation = all, planned.group = &groups_.front();
     if (hang_ == Hang::unsent && done_ && at == 0) return next_call(rank);
   }
@@ -149,8 +149,7 @@ PlannedCall HangStory::next_call(RankProcess& rank) {
 }
 
 /// Lets the victim do wrong, once, or from now on if it is slow.
-void HangStory::change(PlannedCall& planned, RankProcess& rank) {
-  static_cast<void>(rank);
+void HangStory::change(PlannedCall& planned) {
   const bool of_all = planned.group == &groups_.front();
   const bool message = info_of(planned.operation.collective).message;
   switch (hang_) {
@@ -378,6 +377,10 @@ void HangStory::check_end() {
       return wrong(format("rank {} has not given its group up with the sentence, but \"{}\"",
                           rank->rank(), rank->given_up()));
     }
+    if (hopeless && concerned && !troubled_ && rank->given_up_at() - *effective_ > kGivenUp) {
+      return wrong(format("rank {} has given its group up only after {}", rank->rank(),
+                          human(rank->given_up_at() - *effective_)));
+    }
     if (!hopeless && !rank->given_up().empty()) {
       return wrong(format("rank {} has given up: {}", rank->rank(), rank->given_up()));
     }
@@ -388,7 +391,8 @@ std::optional<std::string> HangStory::tell() {
   choose();
   for (unsigned place = 0; place < swarm_.daemons; ++place) start_daemon(place);
   start_ranks();
-  if (random_.chance(40)) trouble_later();
+  troubled_ = random_.chance(40);
+  if (troubled_) trouble_later();
   world_.after(strikes_at_, [this] { strike(); });
   watch();
   const TimePoint end = TimePoint(lasts_);

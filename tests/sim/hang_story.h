@@ -53,7 +53,7 @@ class HangStory {
   void start_daemon(unsigned place);
   void start_ranks();
   PlannedCall next_call(RankProcess& rank);
-  void change(PlannedCall& planned, RankProcess& rank);
+  void change(PlannedCall& planned);
   void trouble_later();
   bool goes_on() const { return hang_ == Hang::slow || hang_ == Hang::diverged; }
   void strike();
@@ -92,9 +92,9 @@ class HangStory {
   std::optional<TimePoint> effective_;  ///< since then somebody waits in vain
   TimePoint good_since_;                ///< the daemon has served all living ranks since then
   TimePoint loaded_since_;              ///< a daemon has served the job since then
-  bool healthy_service_ = true;
-  std::optional<TimePoint> named_;  ///< since then the diagnosis has been the expected one
-  std::size_t seen_ = 0;            ///< in records_.diagnoses
+  bool troubled_ = false;               ///< a daemon was killed, or a connection reset
+  std::optional<TimePoint> named_;      ///< since then the diagnosis has been the expected one
+  std::size_t seen_ = 0;                ///< in records_.diagnoses
 };
 
 }  // namespace c10dd::sim

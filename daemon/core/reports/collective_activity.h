@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the ranks of all process groups of a job have come, as their sessions report it. In
+// Keeps how far the ranks of a job have come in its process groups, as their sessions report it. In
 // memory only: after a restart of the daemon, each client reports all its groups again when it
 // connects. A rank stays known when it has closed its group, or its session has ended, so that the
 // others can be told; the group is forgotten when no rank has it open.

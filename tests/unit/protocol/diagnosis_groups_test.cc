@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The diagnosis of process groups: messages, ranks that are blocked, what can never go on, and
-// ranks that deviate although all go on.
+// Tests what the diagnosis says of process groups: of messages, of blocked ranks, of groups that can
+// never go on, and of ranks that deviate although all go on.
 #include <gtest/gtest.h>
 
 #include "protocol/diagnosis.h"
