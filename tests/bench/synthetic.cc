@@ -23,6 +23,7 @@ constexpr unsigned kRanksOfAHost = 8;
 constexpr milliseconds kReportTick{50};
 constexpr unsigned kHealthyTicks = 100;  // between two reports of a rank
 constexpr unsigned kHungTicks = 10;
+constexpr unsigned kTicksOfASecond = 20;
 constexpr Clock::duration kNamedLimit = std::chrono::seconds(60);
 constexpr Clock::duration kHungFor = std::chrono::seconds(5);  // what the daemon uses in a hang
 
@@ -196,7 +197,7 @@ class SyntheticRound {
     const double cpu = cpu_seconds(daemon_.process());
     const Clock::time_point start = Clock::now();
     run(time, kHealthyTicks, [this] {
-      if (page_.kind().empty()) return false;
+      if (tick_ % kTicksOfASecond != 0 || page_.kind().empty()) return false;
       throw std::runtime_error("synthetic: a diagnosis before the fault");
     });
     healthy = share(cpu, start);
