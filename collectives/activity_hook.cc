@@ -106,6 +106,7 @@ client::ReadGroup ActivityHook::read() const {
       group.timeout = std::min(group.timeout, seen.oldest->timeout);
       activity.oldest.push_back(std::move(oldest));
     }
+    if (seen.ended) group.ended = std::move(seen.ended);
     return seen.counts;
   };
   activity.collectives = add(collectives_);

@@ -90,6 +90,7 @@ UnfinishedOperations::Seen UnfinishedOperations::read() const {
   Seen seen{counts()};
   for (int i = 0; i < kTries; ++i) {
     seen.oldest = find_oldest(seen.counts);
+    seen.ended = find_ended(seen.counts);
     const OperationCounts now = counts();
     if (same(seen.counts, now)) break;
     seen.counts = now;
@@ -130,6 +131,20 @@ std::optional<UnfinishedOperations::Oldest> UnfinishedOperations::find_oldest(
                        oldest.operation.kind != UnfinishedOperation::Kind::collective;
   if (!is_sure) return std::nullopt;
   return oldest;
+}
+
+/// Collectives end in their order, and a slot keeps its record until another operation takes it.
+std::optional<EndedCollective> UnfinishedOperations::find_ended(
+    const OperationCounts& counts) const {
+  if (counts.unfinished >= counts.issued) return std::nullopt;
+  const std::uint64_t sequence = counts.issued - counts.unfinished - 1;
+  const auto words = slots_[sequence & (slots_.size() - 1)].record.read();
+  if (!words || words->front() != sequence) return std::nullopt;
+  Oldest described = oldest_of(*words, true);
+  if (described.operation.kind != UnfinishedOperation::Kind::collective) return std::nullopt;
+  return EndedCollective{.sequence = sequence,
+                         .name = std::move(described.operation.name),
+                         .arguments = std::move(described.operation.arguments)};
 }
 
 UnfinishedOperations::Oldest UnfinishedOperations::oldest_of(const Record::Words& words,

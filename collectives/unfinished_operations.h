@@ -40,6 +40,8 @@ class UnfinishedOperations {
     OperationCounts counts;
     /// The one with the lowest sequence; nothing if there is none, or if it is not described.
     std::optional<Oldest> oldest = {};
+    /// The last collective that has ended; nothing if it is not described any more.
+    std::optional<EndedCollective> ended = {};
   };
   /// Returns what is true at this moment. While operations come and go all the time, the two parts
   /// may be of different moments.
@@ -60,6 +62,7 @@ class UnfinishedOperations {
   static void describe(Slot& slot, const CollectiveCall& call, bool begun) noexcept;
   OperationCounts counts() const;
   std::optional<Oldest> find_oldest(const OperationCounts& counts) const;
+  std::optional<EndedCollective> find_ended(const OperationCounts& counts) const;
   static Oldest oldest_of(const Record::Words& words, bool begun);
 
   std::vector<Slot> slots_;

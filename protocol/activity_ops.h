@@ -88,6 +88,15 @@ struct GroupActivity {
 BOOST_DESCRIBE_STRUCT(GroupActivity, (),
                       (process_group, collectives, messages, oldest, hash_marks, time_marks))
 
+/// The last collective of a group that a rank has ended.
+struct EndedCollective {
+  std::uint64_t process_group = 0;
+  std::uint64_t sequence = 0;
+  std::string name;
+  std::string arguments;  ///< as UnfinishedOperation::arguments
+};
+BOOST_DESCRIBE_STRUCT(EndedCollective, (), (process_group, sequence, name, arguments))
+
 /// Reply to activity: what the daemon has found out, as far as it concerns a group of the session.
 struct ActivityDiagnosis {
   std::uint8_t state = 0;               ///< Diagnosis::State; the rest is empty if it is `running`
@@ -112,7 +121,10 @@ struct Activity {
   bool blocked = false;
   /// An operation of the first group has timed out: asks for the cause now.
   bool timed_out = false;
+  /// Of `groups`, told once, and only while an operation of the process is old: the other ranks may
+  /// wait in another collective of this sequence.
+  std::vector<EndedCollective> ended;
 };
-BOOST_DESCRIBE_STRUCT(Activity, (), (opened, closed, groups, blocked, timed_out))
+BOOST_DESCRIBE_STRUCT(Activity, (), (opened, closed, groups, blocked, timed_out, ended))
 
 }  // namespace c10dd

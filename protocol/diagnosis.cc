@@ -41,6 +41,30 @@ void name_cause(Diagnosis& of, const Places& cause, std::span<const RankFacts> r
   sort_uniquely(of.hosts);
 }
 
+/// A rank whose operation is queued while it waits in another one comes to it afterwards, as on
+/// the stream of a GPU: until then the others wait for this rank.
+std::vector<WaitFor> with_queues(std::span<const WaitFor> given, std::size_t ranks) {
+  std::vector<bool> begun(ranks);  // it waits in an operation with which its backend has begun
+  for (const WaitFor& one : given) {
+    for (const std::size_t place : one.waiting) {
+      if (!std::ranges::binary_search(one.queued, place)) begun[place] = true;
+    }
+  }
+  std::vector<WaitFor> all(given.begin(), given.end());
+  for (WaitFor& one : all) {
+    const auto is_held = [&](std::size_t place) {
+      return begun[place] && std::ranges::binary_search(one.queued, place);
+    };
+    Places held;
+    std::ranges::copy_if(one.waiting, std::back_inserter(held), is_held);
+    if (held.empty() || held.size() == one.waiting.size()) continue;
+    std::erase_if(one.waiting, is_held);
+    std::erase_if(one.queued, is_held);
+    one.awaited = std::move(held);
+  }
+  return all;
+}
+
 /// The diagnosis that follows from the wait-fors.
 class Rules {
  public:
@@ -189,9 +213,17 @@ class Rules {
     const bool complete = one.kind == WaitFor::Kind::collective && one.awaited.empty();
     if (!complete || one.waiting.empty()) return std::nullopt;
     const State state = now_ - one.since >= Diagnosis::kHung ? State::stuck : State::waiting;
-    return made(state, Kind::hung, at, {}, [&](const Wording& wording) {
-      return wording.text(one.what) + " does not end, although all its ranks are in it; " +
-             wording.waits() + "; check the network and the devices";
+    // Those who still wait are where to look, unless all do.
+    const Places cause = one.ended == 0 ? Places() : one.waiting;
+    return made(state, Kind::hung, at, cause, [&](const Wording& wording) {
+      std::string text = wording.text(one.what) + " does not end";
+      if (one.ended == 0) {
+        text += ", although all its ranks are in it; ";
+      } else {
+        text += format(" on {}, although {} other rank{} ended it; ", wording.who(one.waiting),
+                       one.ended, one.ended == 1 ? " has" : "s have");
+      }
+      return text + wording.waits() + "; check the network and the devices";
     });
   }
 
@@ -344,7 +376,10 @@ std::string_view name_of(Diagnosis::Kind kind) {
 
 Diagnosis diagnose(std::span<const WaitFor> wait_fors, std::span<const Deviation> deviations,
                    std::span<const RankFacts> ranks, TimePoint now) {
-  Diagnosis found = Rules(wait_fors, ranks, now).found();
+  const bool queues =
+      std::ranges::any_of(wait_fors, [](const WaitFor& one) { return !one.queued.empty(); });
+  Diagnosis found = queues ? Rules(with_queues(wait_fors, ranks.size()), ranks, now).found()
+                           : Rules(wait_fors, ranks, now).found();
   if (found.kind != Kind::none || deviations.empty()) return found;
   // The kinds are in the order of the rules.
   const auto order = [](const Deviation& one) { return std::pair(one.kind, one.since); };

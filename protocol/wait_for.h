@@ -42,7 +42,7 @@ struct RankFacts {
 /// A call that some ranks have issued where other ranks have issued another one.
 struct IssuedCall {
   std::string call;                ///< "all_reduce of 1000 float32 sum"
-  std::vector<std::size_t> ranks;  ///< as in WaitFor::waiting
+  std::vector<std::size_t> ranks;  ///< places, ascending; some may have ended it
 };
 
 /// Ranks that wait for other ranks. All of `waiting` need all of `awaited`.
@@ -68,8 +68,10 @@ struct WaitFor {
   std::size_t unnamed = 0;                ///< how many more are awaited, of whom nothing is known
   std::string lost = {};  ///< why it cannot end well, to be read after `what`; empty: it can
   std::vector<IssuedCall> issued = {};  ///< of a collective: two or more if its ranks disagree
-  /// Of a collective that all ranks have issued: those whose backend has not begun with it.
+  /// Of a collective that all ranks have issued: those whose backend has not begun with it, which
+  /// are in `waiting`, and how many ranks have ended it.
   std::vector<std::size_t> queued = {};
+  std::size_t ended = 0;
   /// It may go on without those that are lost: most ranks of a launch have left, or a group has
   /// enough members without them.
   bool may_recover = false;

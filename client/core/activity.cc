@@ -25,6 +25,9 @@ bool same(const GroupActivity& one, const GroupActivity& other) {
          std::ranges::equal(one.oldest, other.oldest, {}, operation, operation);
 }
 
+/// Returns how many collectives had ended with the last one that is described; 0: none is.
+std::uint64_t ended_of(const ReadGroup& read) { return read.ended ? read.ended->sequence + 1 : 0; }
+
 bool idle(const GroupActivity& activity) {
   return activity.collectives.unfinished == 0 && activity.messages.unfinished == 0;
 }
@@ -101,8 +104,13 @@ std::optional<ActivityReports::Due> ActivityReports::due(const Group& group, boo
 }
 
 /// Adds a group to a report, with the marks that the daemon does not know.
-void ActivityReports::add(Activity& report, const Group& group, GroupActivity activity) {
+void ActivityReports::add(Activity& report, const Group& group, ReadGroup read, bool stalled) {
+  GroupActivity& activity = read.activity;
   activity.process_group = group.watched.opened.process_group;
+  if (stalled && ended_of(read) > group.ended_told && !planted(Planted::ended_untold)) {
+    read.ended->process_group = activity.process_group;
+    report.ended.push_back(std::move(*read.ended));
+  }
   std::erase_if(activity.hash_marks, [&](const auto& m) { return m.sequence <= group.hash_told; });
   std::erase_if(activity.time_marks, [&](const auto& m) { return m.sequence <= group.time_told; });
   report.groups.push_back(std::move(activity));
@@ -129,7 +137,14 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
       group.newest = std::move(read);
       group.old = has_old(group.newest);
     }
-    if (const auto place = due(group, blocked != blocked_told_, now)) all.push_back(*place);
+  }
+  const bool stalled = std::ranges::any_of(
+      groups_, [](const auto& entry) { return !entry.second.closed && entry.second.old; });
+  for (const auto& [id, group] : groups_) {
+    auto place = due(group, blocked != blocked_told_, now);
+    const bool untold = stalled && ended_of(group.newest) > group.ended_told;
+    if (!place && untold) place = Due{4, group.told_at, id};
+    if (place) all.push_back(*place);
   }
   std::ranges::sort(all);
   if (all.size() > limits::kGroupsPerActivity) all.resize(limits::kGroupsPerActivity);
@@ -138,7 +153,7 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
   report.blocked = blocked;
   for (const Due& place : all) {
     Group& group = groups_.at(place.process_group);
-    add(report, group, group.newest.activity);
+    add(report, group, group.newest, stalled);
     if (!group.known) add_opened(report, group);
     if (group.closed) report.closed.push_back(place.process_group);
   }
@@ -173,7 +188,7 @@ std::optional<Activity> ActivityReports::timed_out(std::uint64_t process_group, 
   report.timed_out = true;
   for (const auto& [age, id] : order) {
     Group& group = groups_.at(id);
-    add(report, group, std::move(read.at(id).activity));
+    add(report, group, std::move(read.at(id)), true);
     add_opened(report, group);  // the session may have connected since the last next()
   }
   return report;
@@ -185,7 +200,7 @@ void ActivityReports::forget_told() {
     group.known = group.told_old = false;
     group.times_told = 0;
     group.told_at = TimePoint();
-    group.hash_told = group.time_told = 0;
+    group.ended_told = group.hash_told = group.time_told = 0;
   }
   in_flight_.reset();
 }
@@ -207,6 +222,10 @@ void ActivityReports::note_told(const Activity& report, TimePoint now) {
     note_marks(told.hash_marks, group.hash_told);
     note_marks(told.time_marks, group.time_told);
     group.told = told;
+  }
+  for (const EndedCollective& told : report.ended) {
+    const auto it = groups_.find(told.process_group);
+    if (it != groups_.end()) it->second.ended_told = told.sequence + 1;
   }
   for (const std::uint64_t id : report.closed) {
     const auto it = groups_.find(id);

@@ -18,6 +18,7 @@ struct ReadGroup {
   GroupActivity activity;  ///< GroupActivity::process_group is not set
   /// The shortest time-out of the operations in `activity.oldest`.
   Duration timeout = Duration::max();
+  std::optional<EndedCollective> ended = {};  ///< its process_group is not set
 };
 
 /// A process group whose activity is reported.
@@ -35,6 +36,7 @@ struct WatchedGroup {
 ///   daemon believes what it is told twice, then every kRepeat;
 /// - if it has changed, and the last report had an old operation;
 /// - if it has changed, has nothing unfinished, and has stood still since the last call of next();
+/// - if another group has an old operation, and it has not told the last collective that has ended;
 /// - if it has a new time mark, and the last report of it was kMarked ago;
 /// - if it has changed, and the last report of it was kRest ago.
 /// Groups with old operations come first, the oldest before the others, then closed ones. A report
@@ -83,23 +85,25 @@ class ActivityReports {
  private:
   struct Group {
     WatchedGroup watched;
-    bool closed = false;          // kept until the daemon knows it
-    ReadGroup newest;             // as of the last next(), or of close()
-    bool still = false;           // had not changed then
-    bool old = false;             // had an old operation then
-    bool sent = false;            // a report has opened it, so the daemon may know it
-    bool known = false;           // the daemon has replied to such a report since the last connect
-    GroupActivity told;           // what the daemon knows
-    bool told_old = false;        // it has an old operation
-    unsigned times_told = 0;      // without a change
-    TimePoint told_at;            // the last time
-    std::uint64_t hash_told = 0;  // sequence of the newest hash mark that the daemon knows
-    std::uint64_t time_told = 0;  // the same of the time marks
+    bool closed = false;           // kept until the daemon knows it
+    ReadGroup newest;              // as of the last next(), or of close()
+    bool still = false;            // had not changed then
+    bool old = false;              // had an old operation then
+    bool sent = false;             // a report has opened it, so the daemon may know it
+    bool known = false;            // the daemon has replied to such a report since the last connect
+    GroupActivity told;            // what the daemon knows
+    bool told_old = false;         // it has an old operation
+    unsigned times_told = 0;       // without a change
+    TimePoint told_at;             // the last time
+    std::uint64_t ended_told = 0;  // how many had ended with the last one that was told
+    std::uint64_t hash_told = 0;   // sequence of the newest hash mark that the daemon knows
+    std::uint64_t time_told = 0;   // the same of the time marks
   };
   struct Due;
 
   std::optional<Due> due(const Group& group, bool blocked_changed, TimePoint now) const;
-  static void add(Activity& report, const Group& group, GroupActivity activity);
+  /// `stalled`: some group has an old operation.
+  static void add(Activity& report, const Group& group, ReadGroup read, bool stalled);
   static void add_opened(Activity& report, Group& group);
   void forget_told();
   void note_told(const Activity& report, TimePoint now);

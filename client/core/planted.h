@@ -15,6 +15,7 @@ enum class Planted {
 
   // in the reports of process groups
   old_group_rests,   ///< fault: a group with an old operation is reported as rarely as others
+  ended_untold,      ///< fault: the last collective that has ended is not told
   hopeless_ignored,  ///< fault: a group that can never go on is not given up
 };
 

@@ -124,6 +124,7 @@ class RecordReader {
                   .call = call_of(called(name, entry)),
                   .line = line_of(line_in(entry)),
                   .state = *state,
+                  .begun = *text_in(entry, "state") == "started",
                   .created = created});
     }
     return {};

@@ -28,6 +28,7 @@ struct FlightOperation {
   std::uint32_t call = 0;      ///< place in FlightRecord::calls
   std::uint32_t line = 0;      ///< place in FlightRecord::lines; 0: not known
   State state = State::issued;
+  bool begun = false;        ///< it is recorded that it has started
   std::int64_t created = 0;  ///< ns since 1970
 
   bool is_over() const { return state >= State::ended; }

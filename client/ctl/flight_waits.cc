@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group is held up at the lowest sequence that some rank has not ended. Those who have issued it
-// wait for those who have not. Ranks that have issued different operations wait for ever.
+// wait for those who have not. Ranks that have issued different operations wait for ever. Where the
+// records do not tell what has started, as those of NCCL, a rank is taken to be in the first
+// operation of all its groups, and what it has issued afterwards to be queued behind it.
 #include "client/ctl/flight_waits.h"
 
 #include <algorithm>
@@ -167,11 +169,9 @@ class GroupRules {
     for (const auto& [sequence, waiting] : by_sequence) {
       const Standing& first = *waiting.front();
       WaitFor wait = collective(first.call(*first.waits).name, sequence);
-      bool started = false;
-      for (const Standing* one : waiting) {
-        add_waiting(wait, *one);
-        started = started || one->waits->state == OpState::started;
-      }
+      for (const Standing* one : waiting) add_waiting(wait, *one);
+      const bool told =
+          std::ranges::any_of(waiting, [](const Standing* one) { return one->waits->begun; });
       for (const Standing& one : standings_) {
         if (one.newest < static_cast<std::int64_t>(sequence)) {
           wait.awaited.push_back(one.member->place);
@@ -179,13 +179,27 @@ class GroupRules {
       }
       if (wait.awaited.empty()) await_unknown(wait);
       const bool complete = wait.awaited.empty() && wait.unnamed == 0;
+      if (complete) wait.ended = group_.members.size() - waiting.size();
       for (const Standing* one : waiting) {
-        if (complete && started && one->waits->state == OpState::issued) {
-          wait.queued.push_back(one->member->place);
-        }
+        const bool queued =
+            !one->waits->begun && !one->waits->is_over() && (told || is_behind_another(*one));
+        if (complete && queued) wait.queued.push_back(one->member->place);
       }
+      if (wait.queued.size() == group_.members.size()) wait.queued.clear();
+      std::ranges::sort(wait.queued);
       out.wait_fors.push_back(std::move(wait));
     }
+  }
+  /// Returns whether the process has issued an operation of another group before, which is not
+  /// over.
+  static bool is_behind_another(const Standing& of) {
+    const std::vector<FlightGroup>& groups = of.member->record->record.groups;
+    return std::ranges::any_of(groups, [&](const FlightGroup& other) {
+      if (&other == of.member->group) return false;
+      return std::ranges::any_of(other.operations, [&](const FlightOperation& one) {
+        return !one.is_over() && one.created < of.waits->created;
+      });
+    });
   }
   /// All ranks with a record have issued it: the others may have not.
   void await_unknown(WaitFor& wait) const {

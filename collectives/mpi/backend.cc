@@ -209,6 +209,8 @@ class MpiBackend final : public Backend {
     messages_->fail(aborted);  // if the lane has failed, a callback of a message may be waiting
   }
 
+  Traits traits() const override { return {.tells_begin = true}; }
+
   std::string describe() const override {
     return format("{}, rank {} of {} in MPI", runtime_.library(), runtime_.rank(), runtime_.size());
   }

@@ -109,6 +109,7 @@ void Lane::work() {
 
 void Lane::run_one(std::unique_lock<std::mutex>& lock) {
   inside_ = true;
+  completion_->begun();
   lock.unlock();
   Result<void> result = failure(Code::closed, "mpi: MPI was finalized in this process");
   if (runtime_.enter()) {

@@ -45,6 +45,7 @@ void Messages::start(const Operation& operation, Completion& completion) {
     return completion.complete_message(reason);
   }
   Poller::instance().wake(shared_from_this());  // may throw; poll() waits for the lock
+  completion.begun();
   started_.push_back({operation, &completion});
   if (runtime_.enter()) return;
   started_.pop_back();

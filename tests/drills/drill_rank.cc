@@ -5,8 +5,8 @@
 //
 //     drill_rank URL RANK SIZE BACKEND FAULT VICTIM PEER FIRST LAST STEP TIMEOUT
 //
-// FIRST to LAST are the ranks of the group in which the fault happens, at step STEP. TIMEOUT: of
-// its operations, in seconds.
+// RANK is - for ranks that mpirun starts. FIRST to LAST are the ranks of the group in which the
+// fault happens, at step STEP. TIMEOUT: of its operations, in seconds.
 #include <unistd.h>
 
 #include <chrono>
@@ -22,11 +22,13 @@
 #include "client/errors.h"
 #include "client/membership.h"
 #include "collectives/process_group.h"
+#include "tests/drills/memory.h"
 
 namespace {
 
 using namespace std::chrono_literals;
 using c10dd::CallOptions;
+using c10dd::DType;
 using c10dd::Rank;
 using c10dd::ReduceOp;
 using c10dd::WorkPtr;
@@ -58,8 +60,10 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
+int own_rank = 0;
+
 void print_fault() {
-  std::printf("{\"event\": \"fault\", \"at\": %.6f}\n", now());
+  std::printf("{\"rank\": %d, \"event\": \"fault\", \"at\": %.6f}\n", own_rank, now());
   std::fflush(stdout);
 }
 
@@ -68,8 +72,8 @@ void print_error(const std::string& text, const std::vector<c10dd::Missing>& mis
   for (const c10dd::Missing& one : missing) {
     ranks += (ranks.empty() ? "" : ", ") + std::to_string(one.rank);
   }
-  std::printf("{\"event\": \"error\", \"at\": %.6f, \"ranks\": [%s], \"text\": %s}\n", now(),
-              ranks.c_str(), quoted(text).c_str());
+  std::printf("{\"rank\": %d, \"event\": \"error\", \"at\": %.6f, \"ranks\": [%s], \"text\": %s}\n",
+              own_rank, now(), ranks.c_str(), quoted(text).c_str());
   std::fflush(stdout);
 }
 
@@ -83,7 +87,7 @@ void stay() {
 class Training {
  public:
   Training(const Drill& drill, c10dd::ProcessGroup& world, c10dd::ProcessGroup* part)
-      : drill_(drill), world_(world), part_(part) {}
+      : drill_(drill), world_(world), part_(part), memory_(world) {}
 
   void run() {
     for (step_ = 0; step_ < kSteps; ++step_) {
@@ -94,6 +98,10 @@ class Training {
         print_fault();
         all_reduce(world_, 1000);
         if (part_ != nullptr) all_reduce(*part_, 100);
+        continue;
+      }
+      if (drill_.fault == "streams" && due) {
+        cross_on_stream();
         continue;
       }
       if (drill_.fault == "unsent") message(due);
@@ -123,21 +131,20 @@ class Training {
   /// The peer sends to the victim in each step, but for the one of the fault.
   void message(bool due) {
     if (drill_.rank != drill_.peer && !drill_.is_victim()) return;
-    std::vector<float> values(16, 1.0F);
-    if (drill_.is_victim()) return wait(world_.irecv(c10dd::tensor_of(values), drill_.peer));
+    const c10dd::Tensor values = memory_.elements(16);
+    if (drill_.is_victim()) return wait(world_.irecv(values, drill_.peer));
     if (due) return print_fault();
-    wait(world_.isend(c10dd::tensor_of(values), drill_.victim));
+    wait(world_.isend(values, drill_.victim));
   }
 
   /// A collective in the group of the fault, which the victim gets wrong when it is due.
   void step_in(c10dd::ProcessGroup& group, std::size_t count) {
     const bool wrong = step_ == drill_.step && drill_.is_victim();
     const std::string& fault = drill_.fault;
-    std::vector<float> values(count + 16, 1.0F);
-    std::vector<double> doubles(count, 1.0);
+    const c10dd::Tensor values = memory_.elements(count);
     if (fault == "root") {
       if (wrong) print_fault();
-      return wait(group.broadcast(c10dd::tensor_of(values.data(), count), wrong ? 1 : 0, kAsync));
+      return wait(group.broadcast(values, wrong ? 1 : 0, kAsync));
     }
     if (!wrong ||
         (fault != "operation" && fault != "size" && fault != "type" && fault != "reduction")) {
@@ -147,34 +154,57 @@ class Training {
     if (fault == "operation") return wait(group.barrier(kAsync));
     if (fault == "size") return all_reduce(group, count + 16);
     if (fault == "type")
-      return wait(group.all_reduce(c10dd::tensor_of(doubles), ReduceOp::sum, kAsync));
-    wait(group.all_reduce(c10dd::tensor_of(values.data(), count), ReduceOp::max, kAsync));
+      return wait(group.all_reduce(memory_.elements(count, DType::float64), ReduceOp::sum, kAsync));
+    wait(group.all_reduce(values, ReduceOp::max, kAsync));
   }
 
-  /// The callback of an operation blocks the thread that runs the next ones.
+  /// The victim issues the operations of two groups in the other order, and no thread waits until
+  /// both are issued: only the stream does. Sizes are as before, or NCCL might first connect anew,
+  /// which waits for kernels.
+  void cross_on_stream() {
+    c10dd::ProcessGroup* first = part_ == nullptr ? &world_ : part_;
+    c10dd::ProcessGroup* second = part_ == nullptr ? nullptr : &world_;
+    if (drill_.is_victim()) std::swap(first, second);
+    const WorkPtr one =
+        first->all_reduce(memory_.elements(count_of(*first)), ReduceOp::sum, kAsync);
+    one->wait(memory_.stream());
+    WorkPtr two;
+    if (second != nullptr)
+      two = second->all_reduce(memory_.elements(count_of(*second)), ReduceOp::sum, kAsync);
+    if (drill_.is_victim()) print_fault();
+    wait(one);
+    if (two) wait(two);
+  }
+
+  /// The callback of an operation blocks the thread that runs the next ones, or the stream does.
   void hold_up() {
-    std::vector<float> first(100, 1.0F);
-    std::vector<float> second(100, 1.0F);
-    const WorkPtr one = world_.all_reduce(c10dd::tensor_of(first), ReduceOp::sum, kAsync);
-    if (drill_.is_victim()) {
+    const WorkPtr one = world_.all_reduce(memory_.elements(1000), ReduceOp::sum, kAsync);
+    if (drill_.is_victim() && memory_.on_gpu()) {
+      print_fault();
+      memory_.hold_up(20s);
+    } else if (drill_.is_victim()) {
       one->on_end([](c10dd::Work&) {
         print_fault();
         std::this_thread::sleep_for(20s);
       });
     }
-    const WorkPtr two = world_.all_reduce(c10dd::tensor_of(second), ReduceOp::sum, kAsync);
+    const WorkPtr two =
+        world_.all_reduce(memory_.elements(1000, DType::float32, 1), ReduceOp::sum, kAsync);
     wait(one);
     wait(two);
   }
 
+  std::size_t count_of(const c10dd::ProcessGroup& group) const {
+    return &group == &world_ ? 1000 : 100;
+  }
+
   void all_reduce(c10dd::ProcessGroup& group, std::size_t count) {
-    std::vector<float> values(count, 1.0F);
-    wait(group.all_reduce(c10dd::tensor_of(values), ReduceOp::sum, kAsync));
+    wait(group.all_reduce(memory_.elements(count), ReduceOp::sum, kAsync));
   }
 
   void wait(const WorkPtr& work) {
     try {
-      work->wait();
+      work->wait_on_host();
     } catch (const c10dd::Error& error) {
       print_error(error.what(), work->failed_ranks());
       stay();
@@ -185,15 +215,20 @@ class Training {
   const Drill& drill_;
   c10dd::ProcessGroup& world_;
   c10dd::ProcessGroup* const part_;  // null: the fault is in world_, or this rank is not in it
+  const c10dd::drills::Memory memory_;
   std::uint64_t step_ = 0;
 };
 
 Drill parse(char** argv) {
   const auto number = [&](int at) { return static_cast<Rank>(std::stoul(argv[at])); };
+  const char* const of_mpi = std::getenv("OMPI_COMM_WORLD_RANK");
+  const Rank rank = argv[2][0] != '-'   ? number(2)
+                    : of_mpi != nullptr ? static_cast<Rank>(std::stoul(of_mpi))
+                                        : 0;
   return {.url = argv[1],
           .backend = argv[4],
           .fault = argv[5],
-          .rank = number(2),
+          .rank = rank,
           .size = number(3),
           .victim = number(6),
           .peer = number(7),
@@ -228,6 +263,7 @@ int main(int argc, char** argv) {
     return 64;
   }
   const Drill drill = parse(argv);
+  own_rank = static_cast<int>(drill.rank);
   try {
     run(drill);
   } catch (const c10dd::TimedOut& late) {

@@ -6,6 +6,8 @@ that `c10ddctl flight` finds the same in the records of a group that was aborted
     ./dev drills                          every fault once on Gloo
     ./dev drills --count 20
     ./dev drills --fault crossed --seed 7
+    ./dev drills --backend mpi            started by one mpirun; without those after which it kills all ranks
+    ./dev drills --backend nccl           4 ranks that share the first GPU; exit code 77 if there is none
 
 Prints a line for each drill, and a table with the seconds from the fault to the sentence. Exit code 1 if a
 fault was named wrongly, or not at all.
@@ -27,7 +29,7 @@ from daemon import BIN, SLOWDOWN, Daemon  # noqa: E402
 # The kinds of diagnosis that are right, the state that it may have, and whose ranks it names. `abort`: the
 # survivors throw its sentence, although their time-out is far away.
 FAULTS = {
-    "kill": {"kinds": {"missing", "lost"}, "names": "victim"},
+    "kill": {"kinds": {"missing", "lost"}, "names": "victim", "backends": {"gloo", "nccl"}},
     "stop": {"kinds": {"missing", "lost"}, "names": "victim"},
     "away": {"kinds": {"missing"}, "names": "victim", "timeout": 8},
     "operation": {"kinds": {"mismatch"}, "names": "victim", "abort": True},
@@ -35,13 +37,17 @@ FAULTS = {
     "type": {"kinds": {"mismatch"}, "names": "victim", "abort": True},
     "root": {"kinds": {"mismatch"}, "names": "victim", "abort": True},
     "crossed": {"kinds": {"deadlock"}, "names": "part and victim", "abort": True},
+    "streams": {"kinds": {"deadlock"}, "names": "part and victim", "abort": True, "backends": {"nccl"}},
     "unsent": {"kinds": {"unsent"}, "names": "peer", "timeout": 8},
     "queue": {"kinds": {"queued"}, "names": "victim", "survive": True},
     "slow": {"kinds": {"straggler"}, "names": "victim", "survive": True, "within": 15},
     "reduction": {"kinds": {"diverged", "mismatch"}, "names": "victim", "survive": True, "within": 15},
 }
 LONG = 600  # the default time-out of operations, in seconds
-PATIENCE = 40 * SLOWDOWN
+PATIENCE = int(os.environ.get("DRILLS_PATIENCE", "40")) * SLOWDOWN
+# What ranks that share a GPU need, beside an NCCL_HOSTID each.
+SHARE = {"NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2",
+         "NCCL_IB_DISABLE": "1"}
 
 
 class Ranks:
@@ -51,46 +57,54 @@ class Ranks:
         url = f"c10dd://{daemon.address[0]}:{daemon.address[1]}/{job}"
         self.folder = tempfile.TemporaryDirectory()
         self.environment = {**os.environ, "C10DD_FLIGHT_DIR": self.folder.name, "C10DD_FLIGHT": "on"}
-        program = [os.path.join(BIN, "../tests/drill_rank")]
+        if drill["backend"] == "nccl":
+            self.environment.update(SHARE)
+        if drill["backend"] == "mpi":
+            self.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         self.processes = []
-        for rank in range(drill["size"]):
-            words = [url, rank, drill["size"], drill["backend"], drill["fault"], drill["victim"], drill["peer"],
-                     *drill["part"], drill["step"], FAULTS[drill["fault"]].get("timeout", LONG)]
+        mpi = ["mpirun", "--oversubscribe", "--stdin", "all", "-n", str(drill["size"])]
+        for rank in ["-"] if drill["backend"] == "mpi" else range(drill["size"]):
+            words = [os.path.join(BIN, "../tests/drill_rank"), url, rank, drill["size"], drill["backend"], drill["fault"],
+                     drill["victim"], drill["peer"], *drill["part"], drill["step"],
+                     FAULTS[drill["fault"]].get("timeout", LONG)]
             self.processes.append(subprocess.Popen(
-                program + [str(word) for word in words], env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, text=True))
+                (mpi if rank == "-" else []) + [str(word) for word in words],
+                env={**self.environment, "NCCL_HOSTID": f"rank-{rank}"},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
             os.set_blocking(self.processes[-1].stdout.fileno(), False)
-        self.said = [[] for _ in self.processes]
+        self.said = []
         self.rests = [""] * len(self.processes)
 
     def read(self):
         """Takes what the ranks have printed. Returns all events with their ranks."""
-        for rank, process in enumerate(self.processes):
+        for at, process in enumerate(self.processes):
             try:
                 text = os.read(process.stdout.fileno(), 1 << 16).decode(errors="replace")
             except (BlockingIOError, ValueError):
                 continue
-            *lines, self.rests[rank] = (self.rests[rank] + text).split("\n")
-            for line in lines:
-                self.said[rank].append(json.loads(line) if line.startswith("{") else
-                                       {"event": "text", "text": line})
-        return [(rank, event) for rank, events in enumerate(self.said) for event in events]
+            *lines, self.rests[at] = (self.rests[at] + text).split("\n")
+            self.said += [json.loads(line) if line.startswith("{") else {"rank": at, "event": "text", "text": line}
+                          for line in lines]
+        return [(event["rank"], event) for event in self.said]
 
     def end(self):
         for process in self.processes:
             process.stdin.close()
-            process.kill()
+            if process.args[0] == "mpirun":
+                process.terminate()  # it kills its ranks
+            else:
+                process.kill()
         for process in self.processes:
             process.wait()
             process.stdout.close()
         self.folder.cleanup()
 
 
-def choose(fault, seed):
+def choose(fault, backend, seed):
     """Returns what a drill does: equal seeds give equal drills."""
-    chance = random.Random(f"{fault} gloo {seed}")
-    size = chance.choice([4, 8]) if os.cpu_count() > 2 else 4
-    whole = chance.random() < 0.5 and fault != "crossed" or fault in ("away", "queue", "unsent", "slow")
+    chance = random.Random(f"{fault} {backend} {seed}")
+    size = chance.choice([4, 8]) if os.cpu_count() > 2 and backend == "gloo" else 4
+    whole = chance.random() < 0.5 and fault not in ("crossed", "streams") or fault in ("away", "queue", "unsent", "slow")
     half = size // 2
     low = 0 if whole else chance.choice([0, half])
     part = (0, size - 1) if whole else (low, low + half - 1)
@@ -98,7 +112,7 @@ def choose(fault, seed):
         part = (0, size - 1)
     victim = chance.randint(*part)
     peer = chance.choice([rank for rank in range(part[0], part[1] + 1) if rank != victim])
-    return {"fault": fault, "backend": "gloo", "size": size, "victim": victim, "peer": peer, "part": part,
+    return {"fault": fault, "backend": backend, "size": size, "victim": victim, "peer": peer, "part": part,
             "step": chance.randint(30, 60), "seed": seed}
 
 
@@ -138,12 +152,39 @@ def places(daemon, job, found):
     return wrong
 
 
-def errors_wrong(drill, ranks, sentence):
+def kinds_of(drill):
+    """The kinds of diagnosis that are right. Ranks whose collectives differ end some of them on NCCL, with wrong results."""
+    kinds = FAULTS[drill["fault"]]["kinds"]
+    return kinds | {"diverged"} if drill["backend"] == "nccl" and "mismatch" in kinds else kinds
+
+
+def ends_wrongly(drill, found):
+    return drill["backend"] == "nccl" and found["kind"] == "diverged"
+
+
+def run_refused(drill, ranks):
+    """As run(), where the backend compares the calls of all ranks: each rank of the group throws at once, and says which differ."""
+    low, high = drill["part"]
+    end = time.monotonic() + PATIENCE
+    failed, fault_at = {}, None
+    while time.monotonic() < end and not (fault_at and set(range(low, high + 1)) <= set(failed)):
+        events = ranks.read()
+        fault_at = next((e["at"] for _, e in events if e["event"] == "fault"), None)
+        failed = {rank: event for rank, event in events if event["event"] == "error"}
+        time.sleep(0.02)
+    named = f"rank {drill['victim'] - low} issued "
+    wrong = [f"rank {rank} threw: {failed[rank]['text'] if rank in failed else 'nothing'}" for rank in range(low, high + 1)
+             if rank not in failed or named not in failed[rank]["text"]]
+    wrong += [f"rank {rank} threw: {event['text']}" for rank, event in failed.items() if not low <= rank <= high]
+    return max((event["at"] for event in failed.values()), default=end) - (fault_at or 0), wrong
+
+
+def errors_wrong(drill, ranks, found):
     """Waits for the exception of each survivor. Returns what is wrong with them."""
     rule = FAULTS[drill["fault"]]
     low, high = drill["part"]
     must = set(range(drill["size"])) - {drill["victim"]}
-    if rule.get("survive"):
+    if rule.get("survive") or ends_wrongly(drill, found):
         return []
     if rule.get("abort"):
         must = set(range(low, high + 1))
@@ -156,7 +197,7 @@ def errors_wrong(drill, ranks, sentence):
     wrong = [f"rank {rank} threw nothing" for rank in must - set(failed)]
     for rank in must & set(failed):
         text = failed[rank]["text"]
-        named = drill["fault"] not in ("kill", "stop") and sentence in text or \
+        named = drill["fault"] not in ("kill", "stop") and found["sentence"] in text or \
             drill["fault"] in ("kill", "stop", "away") and f"rank {drill['victim']}" in text
         if not named:
             wrong.append(f"rank {rank} threw: {text}")
@@ -170,7 +211,7 @@ def records_wrong(drill, ranks):
     if shown.returncode not in (1, 2):  # a deadlock is stuck only after 15 s, and is aborted before
         return [f"c10ddctl flight ({shown.returncode}): {shown.stdout[:600]} {shown.stderr[:300]}"]
     found = json.loads(shown.stdout)["diagnosis"]
-    right = found["kind"] in FAULTS[drill["fault"]]["kinds"] and set(found["ranks"]) == expected_ranks(drill)
+    right = found["kind"] in kinds_of(drill) and set(found["ranks"]) == expected_ranks(drill)
     return [] if right else [f"c10ddctl flight: {found}"]
 
 
@@ -183,6 +224,8 @@ def run(daemon, drill):
     fault_at = began if drill["fault"] == "away" else None
     found, seen = {}, []
     try:
+        if drill["backend"] == "mpi" and "mismatch" in rule["kinds"]:
+            return run_refused(drill, ranks)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             events = ranks.read()
@@ -195,7 +238,7 @@ def run(daemon, drill):
                 seen.append(found["sentence"])
             if fault_at is None:
                 return None, [f"before the fault: {found['sentence']}"]
-            if found["kind"] in rule["kinds"] and set(found["ranks"]) == expected_ranks(drill):
+            if found["kind"] in kinds_of(drill) and set(found["ranks"]) == expected_ranks(drill):
                 break
             time.sleep(0.05)
         else:
@@ -206,8 +249,8 @@ def run(daemon, drill):
         if wrong and diagnosis_of(daemon, job).get("sentence") != found["sentence"]:
             found = diagnosis_of(daemon, job)  # it has changed meanwhile, such as to "silent"
             wrong = places(daemon, job, found)
-        wrong += errors_wrong(drill, ranks, found["sentence"])
-        if rule.get("abort") and not wrong:
+        wrong += errors_wrong(drill, ranks, found)
+        if rule.get("abort") and not wrong and not ends_wrongly(drill, found):
             wrong += records_wrong(drill, ranks)
         return took, wrong
     finally:
@@ -225,14 +268,20 @@ def table(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fault", nargs="*", default=list(FAULTS), choices=list(FAULTS))
+    parser.add_argument("--fault", nargs="*", choices=list(FAULTS))
+    parser.add_argument("--backend", default="gloo", choices=["gloo", "mpi", "nccl"])
     parser.add_argument("--count", type=int, default=1, help="drills of each fault")
     parser.add_argument("--seed", type=int, default=1, help="of the first of them")
     parser.add_argument("--at-once", type=int, default=1, help="how many drills run at the same time")
     options = parser.parse_args()
+    if options.backend == "nccl" and not os.path.exists("/dev/nvidiactl"):
+        print("skipped: this machine has no GPU that NVIDIA's driver offers")
+        return 77
+    faults = options.fault or [fault for fault, rule in FAULTS.items()
+                               if options.backend in rule.get("backends", {options.backend})]
     results, bad = {}, 0
     with Daemon("--engine", "memory:") as daemon, ThreadPoolExecutor(options.at_once) as pool:
-        drills = [choose(fault, options.seed + i) for i in range(options.count) for fault in options.fault]
+        drills = [choose(fault, options.backend, options.seed + i) for i in range(options.count) for fault in faults]
         for drill, (took, wrong) in zip(drills, pool.map(lambda one: run(daemon, one), drills)):
             results.setdefault(drill["fault"], []).append((took, wrong))
             bad += bool(wrong)

@@ -289,7 +289,7 @@ std::vector<std::pair<std::uint8_t, Request>> story() {
           {0, activity(0, 3, "a")},
           {1, activity(1, 3, "b")},
           {2, activity(2, 2, "a")},
-          {1, Activity{{}, {7}, {}, false, false}},
+          {1, Activity{{}, {7}, {}, false, false, {}}},
           {1, Goodbye{}}};
 }
 

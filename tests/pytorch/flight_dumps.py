@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/fixtures/flight anew: the flight records of small jobs of PyTorch on Gloo that hang.
+"""Makes tests/fixtures/flight anew: the flight records of small jobs of PyTorch that hang.
 
     ./dev torch newest
     ~/.cache/c10dd/torch/newest/bin/python tests/pytorch/flight_dumps.py tests/fixtures/flight
+    python3 tests/pytorch/flight_dumps.py tests/fixtures/flight/nccl nccl
+
+The first is on Gloo. The ranks of the second share the first GPU.
 
 In each case but `healthy` one rank does something else than the others. Each process writes its
 record as PyTorch would, some seconds after the job began to hang. The unit tests read the records without PyTorch.
@@ -17,17 +20,20 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 # The size of the job and the planted rank.
 CASES = {"healthy": (3, None), "missing_rank": (4, 2), "wrong_operation": (4, 1), "wrong_size": (4, 3),
          "wrong_dtype": (4, 0), "crossed_groups": (3, 1), "killed_rank": (4, 3)}
-PREFIX = "comm_lib_trace_rank_"
+PREFIX = {"gloo": "comm_lib_trace_rank_", "nccl": "nccl_trace_rank_"}
+SHARE = {"NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2",
+         "NCCL_IB_DISABLE": "1"}
 HANG_SECONDS = 3
 
 
-def last_step(case, planted, pair, distributed, torch):
+def last_step(case, planted, pair, distributed, torch, device):
     """What the rank does after some good steps. Returns if it goes on."""
-    values = torch.ones(4)
+    values = torch.ones(4, device=device)
     groups = [distributed.group.WORLD]
     if case == "crossed_groups" and pair is not None:
         groups.insert(0 if planted else 1, pair)
@@ -39,53 +45,68 @@ def last_step(case, planted, pair, distributed, torch):
         distributed.reduce(values, dst=0)
         return
     if planted and case == "wrong_size":
-        values = torch.ones(6)
+        values = torch.ones(6, device=device)
     if planted and case == "wrong_dtype":
-        values = torch.ones(4, dtype=torch.float64)
+        values = torch.ones(4, dtype=torch.float64, device=device)
     for group in groups:
         distributed.all_reduce(values, group=group)
 
 
-def write_record(folder, rank):
+def records_of(backend):
+    """The record of this process as a pickle and as JSON, without call stacks on NCCL, as they name a machine's files."""
+    from torch._C import _distributed_c10d as c10d
+    if backend == "nccl":
+        return c10d._dump_nccl_trace(includeStackTraces=False), c10d._dump_nccl_trace_json()
+    return c10d._dump_fr_trace(), c10d._dump_fr_trace_json()
+
+
+def write_record(folder, rank, backend):
     """Writes the record as a pickle and as JSON. Then waits, because the end of a process is another fault."""
     time.sleep(HANG_SECONDS)
-    from torch._C import _distributed_c10d as c10d
-    for name, record in (("", c10d._dump_fr_trace()), ("-json", c10d._dump_fr_trace_json())):
+    for name, record in zip(("", "-json"), records_of(backend)):
         os.makedirs(folder + name, exist_ok=True)
-        with open(os.path.join(folder + name, f"{PREFIX}{rank}"), "wb") as file:
+        with open(os.path.join(folder + name, f"{PREFIX[backend]}{rank}"), "wb") as file:
             file.write(record)
     time.sleep(HANG_SECONDS)
     os._exit(0)
 
 
-def work(case, rank, folder):
+def work(case, rank, folder, backend):
     import torch
     from torch import distributed
 
     size, planted = CASES[case]
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size,
+    device = "cuda:0" if backend == "nccl" else "cpu"
+    if backend == "nccl":
+        torch.cuda.set_device(0)
+    distributed.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=size,
                                    timeout=datetime.timedelta(seconds=60))
     pair = distributed.new_group([0, 1], group_desc="pair")
     pair = pair if rank < 2 else None
     for _ in range(2):
-        distributed.all_reduce(torch.ones(4))
-        distributed.broadcast(torch.ones(4), src=0)
+        distributed.all_reduce(torch.ones(4, device=device))
+        distributed.broadcast(torch.ones(4, device=device), src=0)
         if pair is not None:
-            distributed.all_reduce(torch.ones(2), group=pair)
-    threading.Thread(target=write_record, args=(os.path.join(folder, case), rank)).start()
+            distributed.all_reduce(torch.ones(2, device=device), group=pair)
+    if backend == "nccl":
+        torch.cuda.synchronize()
+    threading.Thread(target=write_record, args=(os.path.join(folder, case), rank, backend)).start()
     try:
-        last_step(case, rank == planted, pair, distributed, torch)
+        last_step(case, rank == planted, pair, distributed, torch, device)
     except RuntimeError as error:  # Gloo notices some of the faults
         print(f"{case}: rank {rank}: {error}", flush=True)
     time.sleep(60)
 
 
-def make(case, to):
+def make(case, to, backend):
     """Runs one case, and keeps the records; of missing_rank those in JSON, too."""
+    os.makedirs(to, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="flight") as folder:
         script = shutil.copy(__file__, os.path.join(folder, "train.py"))
-        environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "16", "OMP_NUM_THREADS": "1"}
-        ranks = [subprocess.Popen([sys.executable, script, case, str(rank), folder], env=environment)
+        environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "16", "OMP_NUM_THREADS": "1",
+                       **(SHARE if backend == "nccl" else {})}
+        ranks = [subprocess.Popen([sys.executable, script, case, str(rank), folder, backend],
+                                  env={**environment, "NCCL_HOSTID": f"rank-{rank}"})
                  for rank in range(CASES[case][0])]
         for one in ranks:
             one.wait()
@@ -95,8 +116,8 @@ def make(case, to):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        for each in CASES:
-            make(each, sys.argv[1])
+    if len(sys.argv) <= 3:
+        with ThreadPoolExecutor(max(1, os.cpu_count() // 4)) as pool:
+            list(pool.map(lambda each: make(each, *(sys.argv[1:] + ["gloo"])[:2]), CASES))
     else:
-        work(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+        work(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4])

@@ -162,7 +162,9 @@ void HangStory::change(PlannedCall& planned) {
     case Hang::mismatch: {
       if (!of_all || done_) return;
       Operation& operation = planned.operation;
-      const std::uint64_t what = random_.below(4);
+      const std::uint64_t kind = random_.below(8);
+      const std::uint64_t what = kind % 4;
+      planned.ends_alone = kind >= 4;
       if (what == 0) operation.collective = Collective::barrier;
       if (what == 1) operation.output.count += 24;
       if (what == 2) operation.output.dtype = DType::float64;

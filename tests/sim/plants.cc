@@ -31,6 +31,8 @@ constexpr PlantInfo kPlants[] = {
      "the proxy tells a success although the request has failed"},
     {client::Planted::old_group_rests, "old_group_rests",
      "a group with an old operation is reported as rarely as others"},
+    {client::Planted::ended_untold, "ended_untold",
+     "a process does not tell the last collective that has ended"},
     {client::Planted::hopeless_ignored, "hopeless_ignored",
      "a group that can never go on is not given up"},
     {core::Planted::ack_before_sync, "ack_before_sync",

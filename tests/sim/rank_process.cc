@@ -123,9 +123,11 @@ void RankProcess::issue(PlannedCall planned) {
     parties = 2;
     print.clear();
   }
-  fabric_.arrive(key, print, parties, shared_from_this(), [self = shared_from_this(), &group] {
+  const auto done = [self = shared_from_this(), &group] {
     self->when_working([self, &group] { self->ended(group); });
-  });
+  };
+  if (planned.ends_alone) return world_.after(milliseconds(1), done);
+  fabric_.arrive(key, print, parties, shared_from_this(), done);
 }
 
 void RankProcess::ended(Group& group) {

@@ -58,6 +58,8 @@ struct PlannedCall {
   Operation operation;
   Duration compute{0};  ///< before the operation is issued
   bool queued = false;  ///< the backend does not begin with it
+  /// It ends at once on this rank, as on NCCL one that is smaller than that of the others.
+  bool ends_alone = false;
 };
 
 class RankProcess final : public std::enable_shared_from_this<RankProcess> {

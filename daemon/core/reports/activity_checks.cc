@@ -72,6 +72,14 @@ Result<void> check_counts(std::string_view what, const OperationCounts& counts) 
                  counts.issued, what, counts.unfinished, counts.not_begun);
 }
 
+Result<void> check_operation(const std::string& name, const std::string& arguments) {
+  if (Result<void> good = check_text("name of an operation", name, limits::kOperationNameBytes);
+      !good) {
+    return good;
+  }
+  return check_text("list of arguments of an operation", arguments, limits::kOperationNameBytes);
+}
+
 Result<void> check_oldest(const UnfinishedOperation& one, const GroupActivity& group) {
   using Kind = UnfinishedOperation::Kind;
   if (one.kind > Kind::receive) {
@@ -80,13 +88,7 @@ Result<void> check_oldest(const UnfinishedOperation& one, const GroupActivity& g
         "activity: an operation has kind {}; use 0 (collective), 1 (send) or 2 (receive)",
         static_cast<int>(one.kind));
   }
-  for (const auto& [what, text] :
-       {std::pair("name of an operation", &one.name),
-        std::pair("list of arguments of an operation", &one.arguments)}) {
-    if (Result<void> good = check_text(what, *text, limits::kOperationNameBytes); !good) {
-      return good;
-    }
-  }
+  if (Result<void> good = check_operation(one.name, one.arguments); !good) return good;
   for (const auto& [what, time] : {std::pair("age of an operation", one.age),
                                    std::pair("usual time of an operation", one.usual)}) {
     if (Result<void> good = check_time(what, time); !good) return good;
@@ -102,6 +104,23 @@ Result<void> check_oldest(const UnfinishedOperation& one, const GroupActivity& g
   return failure(Code::invalid_argument,
                  "activity: {} {} has not ended, but only {} were issued; sequences begin with 0",
                  collective ? "collective" : "message", one.sequence, counts.issued);
+}
+
+Result<void> check_ended(const EndedCollective& one, const std::vector<GroupActivity>& groups) {
+  const auto group = std::ranges::find(groups, one.process_group, &GroupActivity::process_group);
+  if (group == groups.end()) {
+    return failure(Code::invalid_argument,
+                   "activity: a report tells the last collective of process group {}, but not its "
+                   "activity; send both",
+                   one.process_group);
+  }
+  if (one.sequence >= group->collectives.issued) {
+    return failure(Code::invalid_argument,
+                   "activity: collective {} has ended, but only {} were issued; sequences begin "
+                   "with 0",
+                   one.sequence, group->collectives.issued);
+  }
+  return check_operation(one.name, one.arguments);
 }
 
 Result<void> check_marks(const GroupActivity& group) {
@@ -173,7 +192,11 @@ Result<void> check_values(const Activity& activity) {
     if (Result<void> good = check_group(group); !good) return good;
   }
   if (Result<void> good = check_once(activity.opened, "opens"); !good) return good;
-  return check_once(activity.groups, "tells of");
+  if (Result<void> good = check_once(activity.groups, "tells of"); !good) return good;
+  for (const EndedCollective& one : activity.ended) {
+    if (Result<void> good = check_ended(one, activity.groups); !good) return good;
+  }
+  return check_once(activity.ended, "tells the last collective of");
 }
 
 }  // namespace c10dd::core

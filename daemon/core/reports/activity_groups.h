@@ -70,6 +70,10 @@ struct RankActivity {
 
   OldestOperation collective;
   OldestOperation message;
+  std::uint64_t last_sequence = 0;
+  /// Of the group: the collective that was the last to end when it was told; null: not told. It is
+  /// not told again while the rank goes on, so later ones may have ended.
+  const OperationTexts::Text* last = nullptr;
   OperationCounts collectives;
   OperationCounts messages;
   TimePoint reported = kNever;  ///< when its newest report of this group came

@@ -66,6 +66,10 @@ void tell_oldest(ActivityGroup& group, OldestOperation& known, const UnfinishedO
   found.look_at = std::min(found.look_at.value_or(due), due);
 }
 
+void clear_last(ActivityGroup& group, RankActivity& known) {
+  if (known.last != nullptr) group.texts.release(std::exchange(known.last, nullptr));
+}
+
 RankFacts facts_of_ended(const Session& session, Ending ending) {
   RankFacts facts{.host = session.host, .pid = session.pid, .state = RankFacts::State::left};
   if (ending == Ending::expired) facts.doing = "the session expired without a connection";
@@ -93,6 +97,9 @@ Result<Reported> CollectiveActivity::report(const SessionId& session, const Acti
   for (const OpenedGroup& opened : activity.opened) open(number, opened, now);
   for (const GroupActivity& told : activity.groups) {
     tell(*reporters_[number].rank_in(told.process_group), told, now, found);
+  }
+  for (const EndedCollective& told : activity.ended) {
+    tell_ended(*reporters_[number].rank_in(told.process_group), told, found);
   }
   found.refresh = found.refresh || reporters_[number].blocked != activity.blocked;
   reporters_[number].blocked = activity.blocked;
@@ -168,6 +175,16 @@ void CollectiveActivity::tell(Rank rank, const GroupActivity& told, TimePoint no
   }
 }
 
+void CollectiveActivity::tell_ended(Rank rank, const EndedCollective& told, Reported& found) {
+  ActivityGroup& group = groups_.at(told.process_group);
+  RankActivity& known = group.ranks[rank];
+  const OperationTexts::Text* const text = group.texts.take(told.name, told.arguments);
+  clear_last(group, known);
+  known.last_sequence = told.sequence;
+  known.last = text;
+  found.refresh = found.refresh || group.old > 0;
+}
+
 // ---- ends --------------------------------------------------------------------------------------
 
 /// Notes that a session has closed a group, or has ended. What it had not finished stays known.
@@ -205,6 +222,7 @@ void CollectiveActivity::vacate(std::uint64_t process_group, ActivityGroup& grou
   if (known.state == RankActivity::State::absent) return;
   clear(group, known.collective);
   clear(group, known.message);
+  clear_last(group, known);
   if (group.old == 0) busy_.erase(process_group);
   if (group.marks) group.marks->forget(rank);
   const std::uint32_t number = known.reporter;

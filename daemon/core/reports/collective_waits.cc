@@ -120,11 +120,12 @@ CollectiveWaits::Standing CollectiveWaits::standing(const RankActivity& rank) {
 
 void CollectiveWaits::add_collectives(std::uint64_t process_group, const ActivityGroup& group) {
   std::map<std::uint64_t, Level> levels;
+  std::vector<Standing> standings;  // by rank
   std::vector<Standing> others;
   Places absent;
   for (Rank rank = 0; rank < group.size(); ++rank) {
     const RankActivity& known = group.ranks[rank];
-    const Standing is = standing(known);
+    const Standing is = standings.emplace_back(standing(known));
     if (is.is == Standing::Is::absent) absent.push_back(rank);
     if (is.is != Standing::Is::waiting) {
       if (is.is != Standing::Is::absent) others.push_back(is);
@@ -146,7 +147,22 @@ void CollectiveWaits::add_collectives(std::uint64_t process_group, const Activit
     if (!oldest.begun) level.not_begun.push_back(is.place);
   }
   if (levels.empty()) return;
+  add_ended(group, standings, levels);
   add_levels(process_group, group, levels, others, absent);
+}
+
+/// Notes what ranks have issued where others still wait: if it is the same, it may just not have
+/// ended everywhere.
+void CollectiveWaits::add_ended(const ActivityGroup& group, const std::vector<Standing>& standings,
+                                std::map<std::uint64_t, Level>& levels) {
+  for (Rank rank = 0; rank < group.size(); ++rank) {
+    const RankActivity& known = group.ranks[rank];
+    const Standing& is = standings[rank];
+    if (known.last == nullptr || is.is == Standing::Is::absent) continue;
+    const auto level = levels.find(known.last_sequence);
+    if (level == levels.end() || is.sequence <= known.last_sequence) continue;
+    level->second.ended.emplace_back(known.last, is.place);
+  }
 }
 
 /// A rank that has not come to several collectives is awaited in the first of them; those who wait
@@ -182,6 +198,9 @@ void CollectiveWaits::add_levels(std::uint64_t process_group, const ActivityGrou
 void CollectiveWaits::describe(Level& level, std::uint64_t sequence, const ActivityGroup& group) {
   WaitFor& one = level.one;
   one.kind = WaitFor::Kind::collective;
+  for (const auto& ended : level.ended) {
+    if (ended.first != level.text) level.differing.push_back(ended);
+  }
   bool same_name = true;
   std::map<OperationTexts::Text, Places> calls;
   for (const auto& [text, place] : level.differing) {
@@ -197,6 +216,9 @@ void CollectiveWaits::describe(Level& level, std::uint64_t sequence, const Activ
     for (const std::size_t place : one.waiting) {
       if (!std::ranges::binary_search(different, place)) same.push_back(place);
     }
+    for (const auto& [text, place] : level.ended) {
+      if (text == level.text) same.push_back(place);
+    }
   }
   for (auto& [text, places] : calls) {
     std::ranges::sort(places);
@@ -206,6 +228,7 @@ void CollectiveWaits::describe(Level& level, std::uint64_t sequence, const Activ
   // The others have begun, or have finished it.
   const bool queued = level.not_begun.size() < group.size() && !planted(Planted::queue_ignored);
   if (complete && queued) one.queued = std::move(level.not_begun);
+  if (complete) one.ended = group.size() - one.waiting.size();
   std::ranges::sort(one.queued);
 }
 

@@ -69,6 +69,7 @@ class CollectiveWaits {
     WaitFor one;
     const OperationTexts::Text* text = nullptr;  ///< of the first of them
     std::vector<std::pair<const OperationTexts::Text*, std::size_t>> differing = {};
+    std::vector<std::pair<const OperationTexts::Text*, std::size_t>> ended = {};  ///< have told it
     Places not_begun = {};
   };
   /// A process of the job, as a reporter.
@@ -80,6 +81,8 @@ class CollectiveWaits {
 
   void add(std::uint64_t process_group, const ActivityGroup& group);
   void add_collectives(std::uint64_t process_group, const ActivityGroup& group);
+  static void add_ended(const ActivityGroup& group, const std::vector<Standing>& standings,
+                        std::map<std::uint64_t, Level>& levels);
   void add_levels(std::uint64_t process_group, const ActivityGroup& group,
                   std::map<std::uint64_t, Level>& levels, const std::vector<Standing>& others,
                   const Places& absent);

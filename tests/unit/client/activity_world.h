@@ -47,7 +47,10 @@ class ActivityTest : public testing::Test {
     issued_at_[id] = now_;
   }
   void finish(std::uint64_t id) {
-    groups_[id].activity.collectives.unfinished = 0;
+    GroupActivity& activity = groups_[id].activity;
+    activity.collectives.unfinished = 0;
+    groups_[id].ended =
+        EndedCollective{0, activity.collectives.issued - 1, "all_reduce", "of 1000 float32 sum"};
     groups_[id].activity.oldest.clear();
   }
   void run(std::uint64_t id) {

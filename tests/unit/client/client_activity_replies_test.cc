@@ -138,7 +138,7 @@ TEST_F(ActivityTest, ATimeoutIsToldWithTheGroupFirstThenTheOldOnes) {
   EXPECT_TRUE(report->blocked);
   EXPECT_FALSE(reports_.timed_out(5, false)) << "not open";
   const auto usual = next();
-  EXPECT_EQ(reported(usual), (Ids{8, 6})) << "as if there were no other report";
+  EXPECT_EQ(reported(usual), (Ids{8, 6, 9})) << "as if there were no other report; 9 tells what has ended";
   EXPECT_FALSE(usual->timed_out);
 }
 

@@ -212,6 +212,42 @@ TEST_F(ActivityTest, AReportHas64GroupsAndTheNextOnesHaveTheOthers) {
   }
 }
 
+TEST_F(ActivityTest, TheLastCollectiveThatHasEndedIsToldOnceWhileAnOperationIsOld) {
+  open_known({1, 2});
+  run(1);
+  run(2);
+  auto report = next_after(250ms);
+  report = next_after(250ms);  // they stand still
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->groups.size(), 2u);
+  EXPECT_TRUE(report->ended.empty());
+  reply();
+  issue(2);
+  report = next_after(500ms);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->groups.size(), 2u);
+  ASSERT_EQ(report->ended.size(), 2u);
+  EXPECT_EQ(report->ended[0].process_group, 2u) << "its operation is old";
+  EXPECT_EQ(report->ended[1].process_group, 1u);
+  EXPECT_EQ(report->ended[1].sequence, 0u);
+  fail(Code::unavailable);
+  report = next_after(1s);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->ended.size(), 2u) << "nobody knows whether the daemon has it";
+  reply();
+  report = next_after(250ms);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->groups.size(), 1u);
+  EXPECT_TRUE(report->ended.empty());
+  reply();
+  run(1);
+  report = next_after(250ms);
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->ended.size(), 1u);
+  EXPECT_EQ(report->ended[0].process_group, 1u);
+  EXPECT_EQ(report->ended[0].sequence, 1u);
+}
+
 TEST_F(ActivityTest, MarksAreToldOnce) {
   open_known({7});
   groups_[7].activity.hash_marks = {{8, 1}, {16, 2}};

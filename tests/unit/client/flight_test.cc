@@ -67,6 +67,31 @@ TEST(Flight, NamesThePlantedRankOfEachHangOfPyTorch) {
   }
 }
 
+TEST(Flight, NamesThePlantedRankOfEachHangOfPyTorchOnNccl) {
+  const std::string step = "all_reduce 5 of group \"default_pg\" ";
+  const std::map<std::string, std::string> sentences = {
+      {"missing_rank", "waiting missing [2] " + step +
+                           "waits for rank 2, which is outside of collectives; 3 ranks wait"},
+      {"killed_rank", "waiting missing [3] " + step +
+                          "waits for rank 3, which is without a flight record; 3 ranks wait"},
+      {"wrong_operation",  // ended on all ranks, with wrong results
+       "stuck diverged [1] the collectives of group \"default_pg\" differ between sequences 5 and "
+       "6: rank 1 has issued others than the other ranks"},
+      {"wrong_size", "stuck mismatch [3] " + step +
+                         "differs between ranks: ranks [0-2] issued all_reduce of 4 float32, rank "
+                         "3 issued all_reduce of 6 float32"},
+      {"wrong_dtype", "stuck mismatch [0] " + step +
+                          "differs between ranks: ranks [1-3] issued all_reduce of 4 float32, rank "
+                          "0 issued all_reduce of 4 float64"},
+      {"crossed_groups",
+       "stuck deadlock [0 1] deadlock: rank 0 waits in all_reduce 5 of group \"default_pg\" for "
+       "rank 1, which waits in all_reduce 3 of group \"pair\" for rank 0"},
+      {"healthy", "running none [] "}};
+  for (const auto& [name, sentence] : sentences) {
+    EXPECT_EQ(diagnosed(fixture_records("nccl/" + name)), sentence) << name;
+  }
+}
+
 TEST(Flight, ShowsWhereTheRanksAre) {
   const Result<FlightView> view = view_flight(fixture_records("killed_rank"));
   ASSERT_TRUE(view);
@@ -124,6 +149,26 @@ const FlightEntry kDone{.state = "completed", .retired = true};
 FlightEntry at(std::int64_t sequence, FlightEntry of = {}) {
   of.sequence = sequence;
   return of;
+}
+
+TEST(Flight, OrdersThatDifferAreFoundInRecordsOfGroupsThatWereAborted) {
+  const std::vector<FlightConfig> groups = {{.ranks = "[0, 1, 2]"}, {.name = "1"}};
+  const auto failed = [](const std::string& group, const std::string& state, int second) {
+    return FlightEntry{
+        .group = group, .state = state, .retired = true, .created = second * kSecond};
+  };
+  const std::string said =
+      "stuck deadlock [0 1] deadlock: rank 1 waits in all_reduce 1 of group \"group 1\" for rank "
+      "0, "
+      "which waits in all_reduce 1 of group \"group 0\" for rank 1";
+  for (const std::string state : {"started", "scheduled"}) {
+    EXPECT_EQ(diagnosed(records_of(
+                  {record_text({failed("0", state, 101), failed("1", "scheduled", 102)}, groups),
+                   record_text({failed("1", state, 100), failed("0", "scheduled", 103)}, groups),
+                   record_text({failed("0", state, 101)}, groups)})),
+              said)
+        << state;
+  }
 }
 
 TEST(Flight, AnOperationThatNcclHasGivenUpStillWaits) {

@@ -405,6 +405,10 @@ TEST_P(StoreContract, KeepsTheLimitOfKeysInOneRequest) {
   EXPECT_EQ(code_of([&] { store_->wait(keys, 0s); }), Code::too_large);
   EXPECT_EQ(code_of([&] { store_->multi_get(keys, 0s); }), Code::too_large);
   EXPECT_EQ(code_of([&] { store_->multi_set(keys, keys); }), Code::invalid_argument);
+  if (lacks("multi")) return;
+  const Keys as_many_as_allowed(limits::kKeysPerRequest, "k");
+  store_->multi_set(as_many_as_allowed, as_many_as_allowed);
+  EXPECT_EQ(store_->get("k"), "k");
 }
 
 TEST_P(StoreContract, IsSharedByAllWhoOpenIt) {

@@ -126,6 +126,28 @@ TEST(ActivityHook, DescribesTheOldestOfEachKind) {
   EXPECT_EQ(message.arguments, "of 8 int64 to rank 3 with tag 7");
 }
 
+TEST(ActivityHook, DescribesTheLastCollectiveThatHasEnded) {
+  PlayedGroup group;
+  const auto last = [&] {
+    const auto ended = group.hook.read().ended;
+    return ended ? std::to_string(ended->sequence) + " " + ended->name + " " + ended->arguments
+                 : "none";
+  };
+  EXPECT_EQ(last(), "none");
+  CollectiveCall& first = group.issue(all_reduce_of(8));
+  CollectiveCall& second = group.issue(all_reduce_of(9));
+  group.begin(first);
+  EXPECT_EQ(last(), "none");
+  group.end(first);
+  group.begin(second);
+  EXPECT_EQ(last(), "0 all_reduce of 8 float32 sum");
+  group.end(second);
+  group.run({.collective = Collective::send, .input = {.count = 8}, .peer = 1});
+  EXPECT_EQ(last(), "1 all_reduce of 9 float32 sum") << "a message is none";
+  for (std::size_t i = 0; i < ActivityHook::kCollectives; ++i) group.issue(all_reduce_of(10));
+  EXPECT_EQ(last(), "none") << "a later one has its slot";
+}
+
 TEST(ActivityHook, TellsArgumentsInFewWords) {
   const auto told = [](const Operation& operation) {
     PlayedGroup group;

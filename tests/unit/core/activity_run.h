@@ -47,10 +47,14 @@ class ActivityRun : public JobRun {
   void queue(std::uint64_t n, std::uint64_t id) {
     ranks_[n].groups.at(id).collective->operation.begun = false;
   }
-  /// Ends the operations of a group in which sessions are.
+  /// Ends the operations of a group in which sessions are. From then on they tell the last one.
   void finish(const Ids& sessions, std::uint64_t id) {
     for (const std::uint64_t n : sessions) {
       Own& own = ranks_[n].groups.at(id);
+      if (own.collective) {
+        const UnfinishedOperation& one = own.collective->operation;
+        own.last = EndedCollective{id, one.sequence, one.name, one.arguments};
+      }
       own.collective.reset();
       own.message.reset();
     }
@@ -70,6 +74,7 @@ class ActivityRun : public JobRun {
       add(told.collectives, own.collective, told);
       add(told.messages, own.message, told);
       report.groups.push_back(told);
+      if (own.last) report.ended.push_back(*own.last);
     }
     return report;
   }
@@ -110,6 +115,7 @@ class ActivityRun : public JobRun {
     GroupActivity told;
     std::optional<Running> collective;
     std::optional<Running> message;
+    std::optional<EndedCollective> last = {};
   };
   struct Process {
     std::map<std::uint64_t, Own> groups = {};

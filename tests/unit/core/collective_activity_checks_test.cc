@@ -115,6 +115,29 @@ TEST_F(ActivityChecksTest, RefusesAnOperationThatWasNotIssued) {
           "collective 5 has not ended, but only 5 were issued; sequences begin with 0");
 }
 
+TEST_F(ActivityChecksTest, RefusesALastCollectiveThatWasNotIssued) {
+  open_both();
+  Activity report = tells({ended(7, 3)});
+  report.ended = {{7, 2, "all_reduce", "of 8 float32 sum"}};
+  take(kFirst, report);
+  report.ended[0].sequence = 3;
+  refuses(report, Code::invalid_argument,
+          "collective 3 has ended, but only 3 were issued; sequences begin with 0");
+  report.ended = {{7, 2, std::string(64, 'n'), ""}};
+  refuses(report, Code::too_large,
+          "the name of an operation has 64 bytes, limit 63; choose a shorter one");
+  report.ended = {{7, 2, "all_reduce", "\x1b"}};
+  refuses(report, Code::invalid_argument,
+          "the list of arguments of an operation \"?\" is not printable text; use UTF-8 without "
+          "control characters");
+  report.ended = {{7, 1, "a", ""}, {7, 2, "b", ""}};
+  refuses(report, Code::invalid_argument,
+          "a report tells the last collective of process group 7 twice; name each once");
+  report.ended = {{8, 1, "a", ""}};
+  refuses(report, Code::invalid_argument,
+          "a report tells the last collective of process group 8, but not its activity; send both");
+}
+
 TEST_F(ActivityChecksTest, RefusesTwoOldestOperationsOfAKind) {
   open_both();
   GroupActivity told = inside(7, unfinished(5, 1s));

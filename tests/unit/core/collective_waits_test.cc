@@ -40,8 +40,9 @@ TEST_F(CollectiveWaitsTest, NameARankThatIsBehindTheOthers) {
   live(2s, all_);
   EXPECT_EQ(
       text(),
-      "waiting hung: all_reduce 0 of group \"dp\" does not end, although all its ranks are in "
-      "it; 4 ranks wait; check the network and the devices");
+      "waiting hung: all_reduce 0 of group \"dp\" does not end on rank 2 on host-3 (pid 103), "
+      "although 3 other ranks have ended it; 4 ranks wait; check the network and the devices");
+  EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{2});
 }
 
 TEST_F(CollectiveWaitsTest, NameNoRankThatIsAhead) {
@@ -51,7 +52,8 @@ TEST_F(CollectiveWaitsTest, NameNoRankThatIsAhead) {
   for (int i = 0; i < 3; ++i) issue(1, kDp), finish({1}, kDp);
   finish({3, 4}, kDp);
   live(2s, all_);
-  EXPECT_EQ(text().substr(0, 55), "waiting hung: all_reduce 0 of group \"dp\" does not end, ");
+  EXPECT_EQ(diagnosis().kind, Diagnosis::Kind::hung);
+  EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{1});
   issue_all({3, 4}, kDp);
   live(2s, all_);
   EXPECT_EQ(diagnosis().waiting, 3U) << "those who wait for the next one are behind it";
@@ -124,6 +126,85 @@ TEST_F(CollectiveWaitsTest, SayWhichRankHasIssuedSomethingElse) {
     finish(all_, kDp);
     live(1s, all_);
   }
+}
+
+TEST_F(CollectiveWaitsTest, SayWhichRankHasEndedSomethingElse) {
+  issue_all(all_but(3), kDp);
+  issue(3, kDp, "barrier", "");
+  live(300ms, all_);
+  finish({3}, kDp);
+  live(1s, all_);
+  const std::string text_of =
+      "stuck mismatch: collective 0 of group \"dp\" differs between ranks: ranks [0-1,3] on "
+      "host-1, host-2, host-4 issued all_reduce of 8 float32 sum, rank 2 on host-3 (pid 103) "
+      "issued barrier";
+  EXPECT_EQ(text(), text_of);
+  EXPECT_TRUE(diagnosis().hopeless);
+  issue(3, kDp);
+  live(2s, all_);
+  EXPECT_EQ(text(), text_of) << "that it waits in the next one changes nothing";
+}
+
+TEST_F(CollectiveWaitsTest, SayWhichRankWaitsWhereOthersHaveEndedSomethingElse) {
+  issue_all(all_but(3), kDp);
+  issue(3, kDp, "all_reduce", "of 9 float32 sum");
+  live(300ms, all_);
+  finish(all_but(3), kDp);
+  live(1s, all_);
+  EXPECT_EQ(text(),
+            "stuck mismatch: all_reduce 0 of group \"dp\" differs between ranks: ranks [0-1,3] on "
+            "host-1, host-2, host-4 issued all_reduce of 8 float32 sum, rank 2 on host-3 (pid 103) "
+            "issued all_reduce of 9 float32 sum");
+  EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{2});
+}
+
+TEST_F(CollectiveWaitsTest, CompareNothingWithACollectiveOfAnotherSequence) {
+  issue_all(all_, kDp);
+  live(300ms, all_);
+  finish(all_, kDp);
+  issue(1, kDp, "barrier", "");
+  live(2s, all_);
+  EXPECT_EQ(diagnosis().kind, Diagnosis::Kind::missing);
+  issue_all(all_but(1), kDp);
+  live(1s, all_);
+  EXPECT_EQ(diagnosis().kind, Diagnosis::Kind::mismatch) << "of the barrier";
+}
+
+TEST_F(CollectiveWaitsTest, FindOrdersThatDifferBetweenTheStreamsOfRanks) {
+  open_group(kTp, "tp", {1, 2});
+  issue(1, kTp);
+  live(50ms, all_);
+  issue_all(all_, kDp);
+  queue(1, kDp);
+  live(50ms, all_);
+  issue(2, kTp);
+  queue(2, kTp);
+  block(all_);
+  live(1750ms, all_);
+  EXPECT_EQ(text(),
+            "stuck deadlock: deadlock: rank 0 on host-1 (pid 101) waits in all_reduce 0 of group "
+            "\"tp\" for rank 1 on host-2 (pid 102), which waits in all_reduce 0 of group \"dp\" "
+            "for rank 0");
+  EXPECT_TRUE(diagnosis().hopeless);
+}
+
+TEST_F(CollectiveWaitsTest, FollowTheStreamOfARankToTheCause) {
+  open_group(kTp, "tp", {1, 2});
+  issue(1, kTp);
+  live(50ms, all_);
+  issue_all({1, 3, 4}, kDp);
+  issue(2, kDp);
+  queue(1, kDp);
+  live(1500ms, all_);
+  EXPECT_EQ(text(),
+            "waiting deadlock: deadlock: rank 0 on host-1 (pid 101) waits in all_reduce 0 of group "
+            "\"tp\" for rank 1 on host-2 (pid 102), which waits in all_reduce 0 of group \"dp\" "
+            "for rank 0");
+  finish({2}, kDp);
+  live(1s, all_);
+  EXPECT_EQ(text(),
+            "waiting missing: all_reduce 0 of group \"tp\" waits for rank 1 on host-2 (pid 102), "
+            "which is connected, but has not issued it; 3 ranks wait");
 }
 
 TEST_F(CollectiveWaitsTest, SayWhichBackendHasNotBegun) {
@@ -255,82 +336,6 @@ TEST_F(CollectiveWaitsTest, FindACircleOfABarrierAndAGroup) {
       "of group \"tp\" for rank 2");
   EXPECT_EQ(diagnosis().process_groups, std::vector<std::uint64_t>{kTp});
   EXPECT_FALSE(diagnosis().hopeless) << "the barrier may time out";
-}
-
-// ---- messages ----------------------------------------------------------------------------------
-
-TEST_F(CollectiveWaitsTest, NameTheSenderOfAMessage) {
-  receive(1, kDp, 1);
-  live(1250ms, all_);
-  EXPECT_EQ(
-      text(),
-      "waiting missing: recv 0 of group \"dp\" waits for rank 1 on host-2 (pid 102), which is "
-      "connected, but has not sent the message; 1 rank waits");
-}
-
-TEST_F(CollectiveWaitsTest, SayThatASenderWentOnWithoutSending) {
-  receive(1, kDp, 1);
-  issue_all({2, 3, 4}, kDp);
-  block(all_);
-  live(1250ms, all_);
-  EXPECT_EQ(text(),
-            "stuck unsent: recv 0 of group \"dp\" waits for a message from rank 1 on host-2 (pid "
-            "102), which went on without sending it");
-  EXPECT_FALSE(diagnosis().hopeless);
-}
-
-TEST_F(CollectiveWaitsTest, SayThatAReceiverWentOnWithoutReceiving) {
-  send(1, kDp, 1);
-  issue(2, kDp);
-  finish({2}, kDp);
-  live(1250ms, all_);
-  EXPECT_EQ(
-      text(),
-      "waiting unsent: send 0 of group \"dp\" waits for rank 1 on host-2 (pid 102), which went "
-      "on without receiving it");
-}
-
-TEST_F(CollectiveWaitsTest, FollowThePipelineToTheRankThatDoesNotSend) {
-  receive(2, kDp, 0);
-  receive(3, kDp, 1);
-  receive(4, kDp, 2);
-  block(all_but(1));
-  live(1250ms, all_);
-  EXPECT_EQ(
-      text(),
-      "waiting missing: recv 0 of group \"dp\" waits for rank 0 on host-1 (pid 101), which is "
-      "connected, but has not sent the message; 3 ranks wait");
-}
-
-TEST_F(CollectiveWaitsTest, FindADeadlockOfTwoWhoReceiveFromEachOther) {
-  receive(1, kDp, 1);
-  issue(2, kDp);
-  finish({2}, kDp);  // or it would say that both have sent nothing
-  receive(2, kDp, 0);
-  live(1250ms, all_);
-  EXPECT_EQ(diagnosis().kind, Diagnosis::Kind::unsent);
-}
-
-TEST_F(CollectiveWaitsTest, TakeAMessageInWhichBothAreForNoDeadlock) {
-  send(1, kDp, 1);
-  receive(2, kDp, 0);
-  block(all_);
-  live(1250ms, all_);
-  EXPECT_EQ(
-      text(),
-      "waiting hung: recv 0 of group \"dp\" does not end, although all its ranks are in it; 2 "
-      "ranks wait; check the network and the devices");
-  finish({1, 2}, kDp);
-  send(1, kDp, 1);
-  receive(2, kDp, -1);  // from any rank
-  live(1250ms, all_);
-  EXPECT_EQ(text().substr(0, 40), "waiting hung: send 1 of group \"dp\" does ");
-}
-
-TEST_F(CollectiveWaitsTest, SayWhoReceivesFromAnyRank) {
-  receive(3, kDp, -1);
-  live(1250ms, all_);
-  EXPECT_EQ(text(), "waiting missing: rank 2 on host-3 (pid 103) waits in recv 0 of group \"dp\"");
 }
 
 // ---- ranks of which nothing is known ------------------------------------------------------------

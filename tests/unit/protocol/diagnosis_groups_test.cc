@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests what the diagnosis says of process groups: of messages, of blocked ranks, of groups that can
-// never go on, and of ranks that deviate although all go on.
+// Tests what the diagnosis says of process groups: of messages, of blocked ranks, of groups that
+// can never go on, and of ranks that deviate although all go on.
 #include <gtest/gtest.h>
 
 #include "protocol/diagnosis.h"
@@ -106,6 +106,25 @@ TEST(GroupDiagnosis, NamesTheRankThatDoesNotReceive) {
   EXPECT_EQ(job.text(),
             "waiting unsent [1] 1: send 3 of group \"pp\" waits for rank 1, which went on without "
             "receiving it");
+}
+
+TEST(GroupDiagnosis, TakesARankThatIsQueuedWhileItWaitsForOneThatIsAwaited) {
+  DiagnosedJob job(4);
+  job.operation(In::collective, "a", 11, 1s, {0, 1, 2}, {}).queued = {1};
+  EXPECT_EQ(job.text(),
+            "waiting queued [1] 3: a is still queued on rank 1, behind other work of its backend; "
+            "3 ranks wait");
+  job.operation(In::collective, "b", 12, 2s, {1}, {3});
+  EXPECT_EQ(job.text(),
+            "waiting missing [3] 3: b waits for rank 3, which is connected, but has not issued it; "
+            "3 ranks wait");
+  job.wait_fors[1] = {In::collective, "b", kStart + 2s, {0, 1}, {}};
+  job.wait_fors[1].queued = {0};
+  EXPECT_EQ(job.found().kind, Kind::deadlock);
+  EXPECT_EQ(job.cause(), "[0-1] 3");
+  job.wait_fors[0].queued = {0, 1};
+  EXPECT_EQ(job.found().kind, Kind::queued) << "nobody knows behind what rank 0 is";
+  EXPECT_EQ(job.cause(), "[0] 2");
 }
 
 TEST(GroupDiagnosis, NamesAKnownRankBeforeOnesOfWhichNothingIsKnown) {

@@ -184,6 +184,10 @@ TEST(Diagnosis, SaysWhyACollectiveDoesNotEndThatAllHaveIssued) {
   EXPECT_EQ(job.text(35s - 1ns), "waiting" + text);
   EXPECT_EQ(job.text(35s), "stuck" + text);
   EXPECT_FALSE(job.found(35s - 1ns).says_the_same(job.found(35s)));
+  call.ended = 1;
+  EXPECT_EQ(job.text(35s),
+            "stuck hung [0-6] 8: all_reduce 7 does not end on ranks [0-6], although 1 other rank "
+            "has ended it; 8 ranks wait; check the network and the devices");
   call.queued = {3};
   const std::string queued = ": all_reduce 7 is still queued on rank";
   EXPECT_EQ(job.text(1h),
