@@ -21,10 +21,10 @@ class ActivityHook final : public Hook {
  public:
   static constexpr std::size_t kCollectives = 256;  ///< slots, see UnfinishedOperations
   static constexpr std::size_t kMessages = 64;
-  static constexpr std::size_t kMarks = 8;  ///< of each kind: those of the last 16 to 32 s
+  static constexpr std::size_t kMarks = 8;  ///< of each kind: those of the last 12 to 24 s
   /// Marks come at times between these, if enough collectives do.
-  static constexpr Duration kMarksFast = std::chrono::seconds(2);
-  static constexpr Duration kMarksSlow = std::chrono::seconds(4);
+  static constexpr Duration kMarksFast = std::chrono::milliseconds(1500);
+  static constexpr Duration kMarksSlow = std::chrono::seconds(3);
 
   ActivityHook();
 

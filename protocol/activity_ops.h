@@ -80,7 +80,7 @@ struct GroupActivity {
   /// At most one collective and one message: the oldest of each.
   std::vector<UnfinishedOperation> oldest;
   /// The newest marks, at most limits::kMarksPerActivity of each. Sequences of marks are multiples
-  /// of a power of two, which grows while they are reached faster than about every two seconds, so
+  /// of a power of two, which grows while they are reached faster than about every 1.5 seconds, so
   /// that the marks of all ranks meet.
   std::vector<HashMark> hash_marks;
   std::vector<TimeMark> time_marks;

@@ -50,11 +50,13 @@ void note_marks(const std::vector<Mark>& marks, std::uint64_t& told) {
   for (const Mark& mark : marks) told = std::max(told, mark.sequence);
 }
 
+constexpr int kGoesOn = 3;  // the urgency of a group that goes on
+
 }  // namespace
 
 /// The place of a group in the order of a report: the lowest comes first.
 struct ActivityReports::Due {
-  int urgency = 0;
+  int urgency = 0;  ///< 0, 1, 2, kGoesOn or more
   TimePoint since;
   std::uint64_t process_group = 0;
 
@@ -95,12 +97,10 @@ std::optional<ActivityReports::Due> ActivityReports::due(const Group& group, boo
     return Due{0, now - age_of(group.newest.activity), id};
   }
   if (!changed) return std::nullopt;
-  const bool stopped = group.still && idle(group.newest.activity);
+  const bool stopped = idle(group.newest.activity) && now - group.changed_at >= kStill;
   if (group.times_told == 0 || group.told_old || stopped) return Due{2, group.told_at, id};
-  const std::vector<TimeMark>& marks = group.newest.activity.time_marks;
-  const bool marked = !marks.empty() && marks.back().sequence > group.time_told;
-  if (now - group.told_at >= (marked ? kMarked : kRest)) return Due{3, group.told_at, id};
-  return std::nullopt;
+  if (now - rested_at_ < kRest) return std::nullopt;
+  return Due{kGoesOn, group.told_at, id};
 }
 
 /// Adds a group to a report, with the marks that the daemon does not know.
@@ -129,11 +129,12 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
     refused_ = false;
   }
   if (refused_ || now < not_before_) return std::nullopt;
+  if (rested_at_ == TimePoint()) rested_at_ = now;
   std::vector<Due> all;
   for (auto& [id, group] : groups_) {
     if (!group.closed) {
       ReadGroup read = group.watched.read();
-      group.still = same(read.activity, group.newest.activity);
+      if (!same(read.activity, group.newest.activity)) group.changed_at = now;
       group.newest = std::move(read);
       group.old = has_old(group.newest);
     }
@@ -143,11 +144,17 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
   for (const auto& [id, group] : groups_) {
     auto place = due(group, blocked != blocked_told_, now);
     const bool untold = stalled && ended_of(group.newest) > group.ended_told;
-    if (!place && untold) place = Due{4, group.told_at, id};
+    if (!place && untold) place = Due{kGoesOn + 1, group.told_at, id};
     if (place) all.push_back(*place);
   }
   std::ranges::sort(all);
-  if (all.size() > limits::kGroupsPerActivity) all.resize(limits::kGroupsPerActivity);
+  const bool goes_on =
+      std::ranges::any_of(all, [](const Due& one) { return one.urgency == kGoesOn; });
+  if (all.size() > limits::kGroupsPerActivity) {
+    all.resize(limits::kGroupsPerActivity);
+  } else if (goes_on) {
+    rested_at_ = now;
+  }
 
   Activity report;
   report.blocked = blocked;

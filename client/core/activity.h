@@ -35,10 +35,10 @@ struct WatchedGroup {
 /// - while it has an old operation: each change at once, then the same once more, because the
 ///   daemon believes what it is told twice, then every kRepeat;
 /// - if it has changed, and the last report had an old operation;
-/// - if it has changed, has nothing unfinished, and has stood still since the last call of next();
+/// - if it has changed, has nothing unfinished, and has stood still for kStill;
 /// - if another group has an old operation, and it has not told the last collective that has ended;
-/// - if it has a new time mark, and the last report of it was kMarked ago;
-/// - if it has changed, and the last report of it was kRest ago.
+/// - if it has changed, and the last report for this reason was kRest ago: so all groups that go on
+///   share a report.
 /// Groups with old operations come first, the oldest before the others, then closed ones. A report
 /// has at most limits::kGroupsPerActivity groups, the next one has the others. Groups above
 /// limits::kOpenGroups are not reported.
@@ -46,8 +46,8 @@ class ActivityReports {
  public:
   static constexpr Duration kOld = std::chrono::milliseconds(500);
   static constexpr Duration kRepeat = std::chrono::seconds(1);
-  static constexpr Duration kMarked = std::chrono::seconds(2);
-  static constexpr Duration kRest = std::chrono::seconds(5);
+  static constexpr Duration kStill = std::chrono::seconds(1);
+  static constexpr Duration kRest = std::chrono::seconds(3);
   /// How often to call next(): sooner than kOld, so that a report comes soon after it.
   static constexpr Duration kPeriod = std::chrono::milliseconds(250);
   /// What the daemon has said of a group counts for so long.
@@ -87,7 +87,7 @@ class ActivityReports {
     WatchedGroup watched;
     bool closed = false;           // kept until the daemon knows it
     ReadGroup newest;              // as of the last next(), or of close()
-    bool still = false;            // had not changed then
+    TimePoint changed_at;          // when next() saw that it had changed
     bool old = false;              // had an old operation then
     bool sent = false;             // a report has opened it, so the daemon may know it
     bool known = false;            // the daemon has replied to such a report since the last connect
@@ -112,6 +112,7 @@ class ActivityReports {
   std::map<std::uint64_t, Group> groups_;
   std::optional<Activity> in_flight_;  // the last report of next(), until its reply
   bool blocked_told_ = false;
+  TimePoint rested_at_;   // the last report of all groups that go on
   TimePoint not_before_;  // after a failure
   ActivityDiagnosis newest_;
   TimePoint replied_at_;

@@ -32,8 +32,8 @@ class Lane final : public std::enable_shared_from_this<Lane>, private TimerThrea
   /// first operation.
   void on_failure(std::function<void(const Failure&)> listener) { listener_ = std::move(listener); }
 
-  /// Starts a collective, see Backend::start(). The one before it has ended, but the thread may still
-  /// be in its completion: the collective has begun when the thread comes to it.
+  /// Starts a collective, see Backend::start(). The one before it has ended, but the thread may
+  /// still be in its completion: the collective has begun when the thread comes to it.
   void start(const Operation& operation, Completion& completion);
 
   /// Ends the operation that was started, and all later ones, with this failure, or with the one

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scenario synthetic. Sessions of ranks report the activity of their process groups, as the SDK
-// does: every 5 s while all goes well, every 0.5 s while an operation does not end. Nothing is
+// does: every 3 s while all goes well, every 0.5 s while an operation does not end. Nothing is
 // computed. At a set time a fault comes. Measured from the fault until GET /v1/jobs/bench has a
 // sentence about it, and what the daemon uses before the fault and after it.
 #include <algorithm>
@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 constexpr unsigned kSyntheticRanks = 1'000;
 constexpr unsigned kRanksOfAHost = 8;
 constexpr milliseconds kReportTick{50};
-constexpr unsigned kHealthyTicks = 100;  // between two reports of a rank
+constexpr unsigned kHealthyTicks = 60;  // between two reports of a rank
 constexpr unsigned kHungTicks = 10;
 constexpr unsigned kTicksOfASecond = 20;
 constexpr Clock::duration kNamedLimit = std::chrono::seconds(60);

@@ -259,7 +259,8 @@ Duration HangStory::limit() const {
   const bool gone = hang_ == Hang::lost || hang_ == Hang::vanished || hang_ == Hang::paused;
   // A daemon that has just loaded the job waits for sessions that it knows from rows, and for the
   // first report of each rank.
-  const bool awaited = gone && effective_ && loaded_since_ > *effective_ - seconds(3);
+  const bool awaited =
+      gone && effective_ && (!complete_ || loaded_since_ > *effective_ - seconds(3));
   return kNamed + (awaited ? records_.restart_grace() : Duration(0));
 }
 
@@ -341,7 +342,11 @@ void HangStory::watch() {
     named_.reset();
   }
   const auto& loads = records_.loaded_at[kTrainingJob];
-  if (!loads.empty()) loaded_since_ = loads.back();
+  if (!loads.empty() && loaded_since_ != loads.back()) {
+    loaded_since_ = loads.back();
+    complete_ = false;
+  }
+  complete_ = complete_ || (!done_ && all_back());
   const bool hangs = done_ && (goes_on() || is_effective());
   if (hang_ == Hang::absent) effective_ = TimePoint(seconds(1));
   if (hangs && !effective_) effective_ = now - (goes_on() ? Duration(0) : 5 * step_);

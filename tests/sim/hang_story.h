@@ -92,6 +92,7 @@ class HangStory {
   std::optional<TimePoint> effective_;  ///< since then somebody waits in vain
   TimePoint good_since_;                ///< the daemon has served all living ranks since then
   TimePoint loaded_since_;              ///< a daemon has served the job since then
+  bool complete_ = false;               ///< all ranks have been back since then
   bool troubled_ = false;               ///< a daemon was killed, or a connection reset
   std::optional<TimePoint> named_;      ///< since then the diagnosis has been the expected one
   std::size_t seen_ = 0;                ///< in records_.diagnoses

@@ -38,17 +38,16 @@ ActivityDiagnosis CollectiveOps::concerning(const SessionId& session, const Acti
   const Reporter* const reporter = activity_.find(session);
   if (current.kind == Diagnosis::Kind::none || reporter == nullptr) return {};
   ActivityDiagnosis found = activity.timed_out ? Diagnoses::shown(current) : diagnoses_.shown();
-  for (const auto& [process_group, rank] : reporter->open) {
-    if (!std::ranges::binary_search(current.process_groups, process_group)) continue;
-    found.groups.push_back(process_group);
+  for (const OpenPlace& open : reporter->open) {
+    if (!std::ranges::binary_search(current.process_groups, open.process_group)) continue;
+    found.groups.push_back(open.process_group);
   }
   if (current.hopeless && !planted(Planted::hopeless_untold)) found.hopeless = found.groups;
   // The others that are old are in this report, because a client repeats them.
   for (const GroupActivity& told : activity.groups) {
-    const auto rank = reporter->rank_in(told.process_group);
-    if (!rank || std::ranges::find(found.groups, told.process_group) != found.groups.end())
-      continue;
-    const RankActivity& known = activity_.groups().at(told.process_group).ranks[*rank];
+    const OpenPlace* const place = reporter->place_in(told.process_group);
+    if (place == nullptr || std::ranges::count(found.groups, told.process_group) > 0) continue;
+    const RankActivity& known = place->group->ranks[place->rank];
     if (is_old(known.collective, now) || is_old(known.message, now)) {
       found.groups.push_back(told.process_group);
     }

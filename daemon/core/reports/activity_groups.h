@@ -74,6 +74,7 @@ struct RankActivity {
   /// Of the group: the collective that was the last to end when it was told; null: not told. It is
   /// not told again while the rank goes on, so later ones may have ended.
   const OperationTexts::Text* last = nullptr;
+  TimePoint ended_at;  ///< when it has told for the first time that so many have ended
   OperationCounts collectives;
   OperationCounts messages;
   TimePoint reported = kNever;  ///< when its newest report of this group came
@@ -86,10 +87,10 @@ struct RankActivity {
     return collective.exists() ? collective.sequence : collectives.issued;
   }
 };
-// With its marks (GroupMarks: 8 * 8 bytes and 16 bits) and its group in the list of its session (16
-// bytes, and as much room), a rank of a group takes at most 256 bytes. It shares its texts with the
-// other ranks, unless their operations differ.
-static_assert(sizeof(RankActivity) <= 256 - 64 - 2 - 32);
+// With its marks (GroupMarks: 8 * 8 bytes and 16 bits) and its group in the list of its session (24
+// bytes, and a quarter as much room), a rank of a group takes at most 256 bytes. It shares its
+// texts with the other ranks, unless their operations differ.
+static_assert(sizeof(RankActivity) <= 256 - 64 - 2 - 30);
 
 struct ActivityGroup {
   std::string name;                 ///< `group "dp"`
@@ -103,6 +104,13 @@ struct ActivityGroup {
   Rank size() const { return static_cast<Rank>(ranks.size()); }
 };
 
+/// A process group that a session has open.
+struct OpenPlace {
+  std::uint64_t process_group = 0;
+  Rank rank = 0;  ///< in the group
+  ActivityGroup* group = nullptr;
+};
+
 /// A session that has opened process groups.
 struct Reporter {
   SessionId session;
@@ -110,17 +118,14 @@ struct Reporter {
   bool ended = false;
   bool blocked = false;  ///< see Activity::blocked
   TimePoint reported;
-  std::vector<std::pair<std::uint64_t, Rank>> open =
-      {};                   ///< process groups, ascending, and its rank in each
-  std::size_t entries = 0;  ///< ranks of groups that refer to it
-  RankFacts last = {};      ///< of a session that has ended
+  std::vector<OpenPlace> open = {};  ///< by process group, ascending
+  std::size_t entries = 0;           ///< ranks of groups that refer to it
+  RankFacts last = {};               ///< of a session that has ended
 
-  /// Returns its rank in a process group that it has open.
-  std::optional<Rank> rank_in(std::uint64_t process_group) const {
-    const auto at =
-        std::ranges::lower_bound(open, process_group, {}, &decltype(open)::value_type::first);
-    const bool found = at != open.end() && at->first == process_group;
-    return found ? std::optional(at->second) : std::nullopt;
+  /// Returns its place in a process group that it has open, or null.
+  const OpenPlace* place_in(std::uint64_t process_group) const {
+    const auto at = std::ranges::lower_bound(open, process_group, {}, &OpenPlace::process_group);
+    return at != open.end() && at->process_group == process_group ? &*at : nullptr;
   }
 };
 

@@ -96,16 +96,16 @@ Result<Reported> CollectiveActivity::report(const SessionId& session, const Acti
   const std::uint32_t number = number_of(session);
   for (const OpenedGroup& opened : activity.opened) open(number, opened, now);
   for (const GroupActivity& told : activity.groups) {
-    tell(*reporters_[number].rank_in(told.process_group), told, now, found);
+    tell(*reporters_[number].place_in(told.process_group), told, now, found);
   }
   for (const EndedCollective& told : activity.ended) {
-    tell_ended(*reporters_[number].rank_in(told.process_group), told, found);
+    tell_ended(*reporters_[number].place_in(told.process_group), told, found);
   }
   found.refresh = found.refresh || reporters_[number].blocked != activity.blocked;
   reporters_[number].blocked = activity.blocked;
   reporters_[number].reported = now;
   for (const std::uint64_t process_group : activity.closed) {
-    if (!reporters_[number].rank_in(process_group)) continue;
+    if (reporters_[number].place_in(process_group) == nullptr) continue;
     found.refresh = true;
     close(number, process_group);
   }
@@ -146,16 +146,23 @@ void CollectiveActivity::open(std::uint32_t number, const OpenedGroup& opened, T
   rank.reporter = number;
   rank.job_rank = opened.job_rank;
   ++group.open;
-  const std::pair<std::uint64_t, Rank> place(opened.process_group, opened.rank);
-  reporter.open.insert(std::ranges::lower_bound(reporter.open, place), place);
+  const std::size_t places = reporter.open.size();
+  if (places == reporter.open.capacity()) reporter.open.reserve(places + places / 4 + 1);
+  const auto at =
+      std::ranges::lower_bound(reporter.open, opened.process_group, {}, &OpenPlace::process_group);
+  reporter.open.insert(at, {opened.process_group, opened.rank, &group});
 }
 
-void CollectiveActivity::tell(Rank rank, const GroupActivity& told, TimePoint now,
+void CollectiveActivity::tell(const OpenPlace& place, const GroupActivity& told, TimePoint now,
                               Reported& found) {
-  ActivityGroup& group = groups_.at(told.process_group);
-  RankActivity& known = group.ranks[rank];
+  ActivityGroup& group = *place.group;
+  RankActivity& known = group.ranks[place.rank];
   tell_oldest(group, known.collective, oldest_of(told, true), now, found);
   tell_oldest(group, known.message, oldest_of(told, false), now, found);
+  const auto ended = [](const OperationCounts& counts) {
+    return counts.issued - counts.unfinished;
+  };
+  if (ended(known.collectives) != ended(told.collectives)) known.ended_at = now;
   known.collectives = told.collectives;
   known.messages = told.messages;
   known.reported = now;
@@ -166,7 +173,7 @@ void CollectiveActivity::tell(Rank rank, const GroupActivity& told, TimePoint no
   }
   if (group.size() == 1 || (told.hash_marks.empty() && told.time_marks.empty())) return;
   if (!group.marks) group.marks = std::make_unique<GroupMarks>(group.size());
-  group.marks->add(rank, told.hash_marks, told.time_marks, now);
+  group.marks->add(place.rank, told.hash_marks, told.time_marks, now);
   if (group.marks->deviates()) {
     deviating_.insert(told.process_group);
     found.look_at = std::min(found.look_at.value_or(now), now);
@@ -175,9 +182,10 @@ void CollectiveActivity::tell(Rank rank, const GroupActivity& told, TimePoint no
   }
 }
 
-void CollectiveActivity::tell_ended(Rank rank, const EndedCollective& told, Reported& found) {
-  ActivityGroup& group = groups_.at(told.process_group);
-  RankActivity& known = group.ranks[rank];
+void CollectiveActivity::tell_ended(const OpenPlace& place, const EndedCollective& told,
+                                    Reported& found) {
+  ActivityGroup& group = *place.group;
+  RankActivity& known = group.ranks[place.rank];
   const OperationTexts::Text* const text = group.texts.take(told.name, told.arguments);
   clear_last(group, known);
   known.last_sequence = told.sequence;
@@ -189,10 +197,10 @@ void CollectiveActivity::tell_ended(Rank rank, const EndedCollective& told, Repo
 
 /// Notes that a session has closed a group, or has ended. What it had not finished stays known.
 void CollectiveActivity::close(std::uint32_t number, std::uint64_t process_group) {
-  std::vector<std::pair<std::uint64_t, Rank>>& open = reporters_[number].open;
-  const auto place = std::ranges::find(open, process_group, &std::pair<std::uint64_t, Rank>::first);
-  ActivityGroup& group = groups_.at(process_group);
-  RankActivity& rank = group.ranks[place->second];
+  std::vector<OpenPlace>& open = reporters_[number].open;
+  const auto place = std::ranges::find(open, process_group, &OpenPlace::process_group);
+  ActivityGroup& group = *place->group;
+  RankActivity& rank = group.ranks[place->rank];
   open.erase(place);
   rank.state = RankActivity::State::closed;
   stop_being_old(group, rank.collective);
@@ -212,7 +220,7 @@ void CollectiveActivity::end(const SessionId& session, Ending ending) {
   if (of.rank >= 0) reporter.last.rank = static_cast<Rank>(of.rank);
   reporter.ended = true;
   numbers_.erase(known);
-  while (!reporter.open.empty()) close(number, reporter.open.back().first);
+  while (!reporter.open.empty()) close(number, reporter.open.back().process_group);
   leave(number);
 }
 
@@ -228,7 +236,8 @@ void CollectiveActivity::vacate(std::uint64_t process_group, ActivityGroup& grou
   const std::uint32_t number = known.reporter;
   if (known.state == RankActivity::State::open) {
     --group.open;
-    std::erase(reporters_[number].open, std::pair(process_group, rank));
+    std::erase_if(reporters_[number].open,
+                  [&](const OpenPlace& one) { return one.process_group == process_group; });
   }
   known = {};
   --reporters_[number].entries;

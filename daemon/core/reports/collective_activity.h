@@ -67,8 +67,8 @@ class CollectiveActivity {
 
   std::uint32_t number_of(const SessionId& session);
   void open(std::uint32_t number, const OpenedGroup& opened, TimePoint now);
-  void tell(Rank rank, const GroupActivity& told, TimePoint now, Reported& found);
-  void tell_ended(Rank rank, const EndedCollective& told, Reported& found);
+  void tell(const OpenPlace& place, const GroupActivity& told, TimePoint now, Reported& found);
+  static void tell_ended(const OpenPlace& place, const EndedCollective& told, Reported& found);
   void close(std::uint32_t number, std::uint64_t process_group);
   void vacate(std::uint64_t process_group, ActivityGroup& group, Rank rank);
   void forget(std::uint64_t process_group);

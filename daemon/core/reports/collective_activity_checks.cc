@@ -13,7 +13,7 @@ Result<void> CollectiveActivity::check(const Reporter* by, const Activity& activ
   std::size_t ranks = ranks_;
   for (const OpenedGroup& opened : activity.opened) {
     if (Result<void> good = check_opened(by, opened); !good) return good;
-    if (by == nullptr || !by->rank_in(opened.process_group)) ++open;
+    if (by == nullptr || by->place_in(opened.process_group) == nullptr) ++open;
     if (!groups_.contains(opened.process_group)) ranks += opened.size;
   }
   if (open > limits::kOpenGroups) {
@@ -43,14 +43,14 @@ Result<void> CollectiveActivity::check_opened(const Reporter* by, const OpenedGr
                    "ranks' arguments",
                    opened.rank, group.name, opened.size, group.size());
   }
-  const auto before = by == nullptr ? std::nullopt : by->rank_in(opened.process_group);
-  if (before && *before != opened.rank) {
+  const OpenPlace* const before = by == nullptr ? nullptr : by->place_in(opened.process_group);
+  if (before != nullptr && before->rank != opened.rank) {
     return failure(Code::invalid_argument,
                    "activity: this session has {} open as rank {}, and cannot be rank {}, too",
-                   group.name, *before, opened.rank);
+                   group.name, before->rank, opened.rank);
   }
   const RankActivity& rank = group.ranks[opened.rank];
-  if (before || rank.state != RankActivity::State::open) return {};
+  if (before != nullptr || rank.state != RankActivity::State::open) return {};
   const Session* const holder = sessions_.find(reporters_[rank.reporter].session);
   if (holder == nullptr || !holder->connected) return {};
   return failure(Code::invalid_argument,
@@ -63,15 +63,14 @@ Result<void> CollectiveActivity::check_told(const Reporter* by, const Activity& 
                                             const GroupActivity& told) const {
   const auto opened =
       std::ranges::find(activity.opened, told.process_group, &OpenedGroup::process_group);
-  const auto rank = by == nullptr ? std::nullopt : by->rank_in(told.process_group);
-  if (!rank && opened == activity.opened.end()) {
+  const OpenPlace* const place = by == nullptr ? nullptr : by->place_in(told.process_group);
+  if (place == nullptr && opened == activity.opened.end()) {
     return failure(Code::not_found,
                    "activity: this session has not opened process group {}; a client reports all "
                    "that it has open when it connects",
                    told.process_group);
   }
-  const Rank size =
-      opened != activity.opened.end() ? opened->size : groups_.at(told.process_group).size();
+  const Rank size = opened != activity.opened.end() ? opened->size : place->group->size();
   for (const UnfinishedOperation& one : told.oldest) {
     if (one.peer < static_cast<std::int64_t>(size)) continue;
     return failure(Code::invalid_argument,
@@ -80,8 +79,8 @@ Result<void> CollectiveActivity::check_told(const Reporter* by, const Activity& 
                    one.peer, told.process_group, size);
   }
   // A client that opens a group again may have begun again.
-  if (!rank || opened != activity.opened.end()) return {};
-  const RankActivity& known = groups_.at(told.process_group).ranks[*rank];
+  if (place == nullptr || opened != activity.opened.end()) return {};
+  const RankActivity& known = place->group->ranks[place->rank];
   for (const auto& [what, before, now] :
        {std::tuple("collectives", known.collectives.issued, told.collectives.issued),
         std::tuple("messages", known.messages.issued, told.messages.issued)}) {

@@ -120,12 +120,13 @@ CollectiveWaits::Standing CollectiveWaits::standing(const RankActivity& rank) {
 
 void CollectiveWaits::add_collectives(std::uint64_t process_group, const ActivityGroup& group) {
   std::map<std::uint64_t, Level> levels;
-  std::vector<Standing> standings;  // by rank
+  std::vector<std::pair<Rank, Standing>> ahead;  // of the lowest level so far
   std::vector<Standing> others;
   Places absent;
   for (Rank rank = 0; rank < group.size(); ++rank) {
     const RankActivity& known = group.ranks[rank];
-    const Standing is = standings.emplace_back(standing(known));
+    const Standing is = standing(known);
+    if (levels.empty() || is.sequence > levels.begin()->first) ahead.emplace_back(rank, is);
     if (is.is == Standing::Is::absent) absent.push_back(rank);
     if (is.is != Standing::Is::waiting) {
       if (is.is != Standing::Is::absent) others.push_back(is);
@@ -147,18 +148,21 @@ void CollectiveWaits::add_collectives(std::uint64_t process_group, const Activit
     if (!oldest.begun) level.not_begun.push_back(is.place);
   }
   if (levels.empty()) return;
-  add_ended(group, standings, levels);
+  add_ended(group, ahead, levels);
   add_levels(process_group, group, levels, others, absent);
 }
 
-/// Notes what ranks have issued where others still wait: if it is the same, it may just not have
-/// ended everywhere.
-void CollectiveWaits::add_ended(const ActivityGroup& group, const std::vector<Standing>& standings,
+/// Notes what ranks have issued that have ended a collective in which others wait, and whether they
+/// have just done so.
+void CollectiveWaits::add_ended(const ActivityGroup& group,
+                                const std::vector<std::pair<Rank, Standing>>& ahead,
                                 std::map<std::uint64_t, Level>& levels) {
-  for (Rank rank = 0; rank < group.size(); ++rank) {
+  auto& [lowest, first] = *levels.begin();
+  for (const auto& [rank, is] : ahead) {
+    if (is.is == Standing::Is::absent || is.sequence <= lowest) continue;
     const RankActivity& known = group.ranks[rank];
-    const Standing& is = standings[rank];
-    if (known.last == nullptr || is.is == Standing::Is::absent) continue;
+    first.ends = first.ends || now_ - known.ended_at < kEndTold;
+    if (known.last == nullptr) continue;
     const auto level = levels.find(known.last_sequence);
     if (level == levels.end() || is.sequence <= known.last_sequence) continue;
     level->second.ended.emplace_back(known.last, is.place);
@@ -188,6 +192,7 @@ void CollectiveWaits::add_levels(std::uint64_t process_group, const ActivityGrou
     before = &level;
     one.process_group = process_group;
     describe(level, sequence, group);
+    if (level.ends && one.ended > 0 && one.issued.empty()) settled_ = false;
   }
   for (auto& [sequence, level] : levels) {
     if (planted(Planted::waiting_blamed)) std::swap(level.one.waiting, level.one.awaited);

@@ -33,6 +33,8 @@ class CollectiveWaits {
   static constexpr Duration kSettled = std::chrono::seconds(6);
   /// A client that has connected reports all its groups within this time.
   static constexpr Duration kReported = std::chrono::seconds(2);
+  /// A client tells within this time that an old operation has ended.
+  static constexpr Duration kEndTold = std::chrono::milliseconds(500);
 
   /// `job_size`: the number of ranks of the job; 0: not known.
   CollectiveWaits(const WaitSources& of, WaitForList& list, std::uint32_t job_size);
@@ -71,6 +73,7 @@ class CollectiveWaits {
     std::vector<std::pair<const OperationTexts::Text*, std::size_t>> differing = {};
     std::vector<std::pair<const OperationTexts::Text*, std::size_t>> ended = {};  ///< have told it
     Places not_begun = {};
+    bool ends = false;  ///< a rank has just told that it has ended it, so the others may have
   };
   /// A process of the job, as a reporter.
   struct Process {
@@ -81,8 +84,8 @@ class CollectiveWaits {
 
   void add(std::uint64_t process_group, const ActivityGroup& group);
   void add_collectives(std::uint64_t process_group, const ActivityGroup& group);
-  static void add_ended(const ActivityGroup& group, const std::vector<Standing>& standings,
-                        std::map<std::uint64_t, Level>& levels);
+  void add_ended(const ActivityGroup& group, const std::vector<std::pair<Rank, Standing>>& ahead,
+                 std::map<std::uint64_t, Level>& levels);
   void add_levels(std::uint64_t process_group, const ActivityGroup& group,
                   std::map<std::uint64_t, Level>& levels, const std::vector<Standing>& others,
                   const Places& absent);

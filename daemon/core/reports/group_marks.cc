@@ -59,22 +59,39 @@ void GroupMarks::add(Rank rank, std::span<const HashMark> hashes, std::span<cons
 }
 
 void GroupMarks::add(Rank rank, const HashMark& mark, TimePoint now) {
-  if (differs_) {
-    if (mark.sequence != differs_->sequence || !note(*differs_, rank, size_)) return;
-    if (mark.hash != differs_->first) differs_->others[rank] = mark.hash;
-    return;
-  }
+  if (complete_) return;
   Hashes* const hashes = entry_of(hashes_, mark.sequence, kKept, Hashes{});
   if (hashes == nullptr || !note(*hashes, rank, size_)) return;
   if (hashes->marks == 1) hashes->first = mark.hash;
-  if (mark.hash == hashes->first) return;
-  hashes->others[rank] = mark.hash;
-  for (const Hashes& earlier : hashes_) {
-    if (earlier.sequence < mark.sequence && earlier.marks > 1) from_ = earlier.sequence;
+  if (mark.hash != hashes->first) {
+    hashes->others[rank] = mark.hash;
+    note_difference(mark.sequence, now);
   }
-  differs_since_ = now;
-  differs_ = std::move(*hashes);
+  if (hashes->others.empty() || hashes->marks < size_) return;
+  complete_ = std::move(*hashes);
   hashes_ = {};
+}
+
+void GroupMarks::note_difference(std::uint64_t sequence, TimePoint now) {
+  if (difference_ && difference_->to <= sequence) return;
+  Difference found{.to = sequence, .since = difference_ ? difference_->since : now};
+  for (const Hashes& earlier : hashes_) {
+    if (earlier.sequence < sequence && earlier.marks > 1) found.from = earlier.sequence;
+  }
+  difference_ = found;
+}
+
+/// Returns the hashes that tell which ranks have issued others than most, or null if it is too
+/// early. Some ranks may mark only every second sequence of the others.
+const GroupMarks::Hashes* GroupMarks::votes(TimePoint now) const {
+  if (complete_) return &*complete_;
+  if (!difference_ || now - difference_->since < kAllMark) return nullptr;
+  const Hashes* most = nullptr;
+  for (const Hashes& one : hashes_) {
+    if (one.others.empty() || one.marks * 2 <= size_) continue;
+    if (most == nullptr || one.marks > most->marks) most = &one;
+  }
+  return most;
 }
 
 /// Returns whether all ranks have marked this sequence now, and had not before.
@@ -158,22 +175,22 @@ void GroupMarks::note_late(const std::vector<bool>& late, Duration window, TimeP
 }
 
 std::optional<GroupMarks::Diverged> GroupMarks::diverged(TimePoint now) const {
-  if (!differs_) return std::nullopt;
-  if (differs_->marks < size_ && now - differs_since_ < kAllMark) return std::nullopt;
+  const Hashes* const hashes = votes(now);
+  if (hashes == nullptr) return std::nullopt;
   const auto hash_of = [&](Rank rank) {
-    const auto other = differs_->others.find(rank);
-    return other == differs_->others.end() ? differs_->first : other->second;
+    const auto other = hashes->others.find(rank);
+    return other == hashes->others.end() ? hashes->first : other->second;
   };
   std::map<std::uint64_t, std::size_t> counts;
   for (Rank rank = 0; rank < size_; ++rank) {
-    if (differs_->marked[rank]) ++counts[hash_of(rank)];
+    if (hashes->marked[rank]) ++counts[hash_of(rank)];
   }
   std::size_t most = 0;
   for (const auto& [hash, count] : counts) most = std::max(most, count);
   std::optional<std::uint64_t> common;
-  Diverged found{.from = from_, .to = differs_->sequence, .since = differs_since_};
+  Diverged found{.from = difference_->from, .to = difference_->to, .since = difference_->since};
   for (Rank rank = 0; rank < size_; ++rank) {
-    if (!differs_->marked[rank]) continue;
+    if (!hashes->marked[rank]) continue;
     const std::uint64_t hash = hash_of(rank);
     if (!common && counts[hash] == most) common = hash;
     (common == hash ? found.others : found.ranks).push_back(rank);

@@ -53,7 +53,7 @@ class GroupMarks {
   std::optional<Stragglers> stragglers(TimePoint now) const;
 
   /// Returns whether diverged() or stragglers() may return something, now or later.
-  bool deviates() const { return differs_.has_value() || late_.has_value(); }
+  bool deviates() const { return difference_.has_value() || late_.has_value(); }
 
  private:
   /// The hashes of one sequence.
@@ -77,17 +77,24 @@ class GroupMarks {
   };
 
   void add(Rank rank, const HashMark& mark, TimePoint now);
+  void note_difference(std::uint64_t sequence, TimePoint now);
+  const Hashes* votes(TimePoint now) const;
   bool add(Rank rank, const TimeMark& mark, TimePoint now);
   void compare(TimePoint now);
   std::uint32_t keep_late(const Timed& begin, const Timed& end, std::vector<bool>& late) const;
   void note_late(const std::vector<bool>& late, Duration window, TimePoint now);
 
   const Rank size_;
-  std::vector<Hashes> hashes_;     // by sequence; at most kKept
-  std::optional<Hashes> differs_;  // the first sequence at which hashes differ
-  std::uint64_t from_ = 0;         // see Diverged
-  TimePoint differs_since_;
-  std::vector<Timed> timed_;  // by sequence; at most kKept
+  std::vector<Hashes> hashes_;  // by sequence; at most kKept
+  /// Where hashes differ, see Diverged. From then on those of all later sequences do.
+  struct Difference {
+    std::uint64_t from = 0;
+    std::uint64_t to = 0;
+    TimePoint since;
+  };
+  std::optional<Difference> difference_;
+  std::optional<Hashes> complete_;  // a sequence with a difference that all ranks have marked
+  std::vector<Timed> timed_;        // by sequence; at most kKept
   struct Late {
     Stragglers stragglers;
     Duration window{0};

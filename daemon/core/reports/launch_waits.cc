@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/core/reports/awaited_keys.h"
+#include "daemon/core/reports/collective_waits.h"
 #include "daemon/core/torch/rank_keys.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -118,7 +119,8 @@ class LaunchWaits {
   }
 
   /// Adds those who wait for a key. Returns whether all of their sessions have sent other requests
-  /// for a while since.
+  /// for a while since. One with process groups reports them from time to time: until then, the
+  /// wait does not count as old.
   bool add_waiters(const AwaitedKey& key, WaitFor& one) {
     bool go_on = true;
     for (const Pending::Id id : *key.waiters) {
@@ -128,6 +130,8 @@ class LaunchWaits {
       one.waiting.push_back(list_.known().of_session(waiter.session));
       const Session* const session = of_.everybody.sessions.find(waiter.session);
       go_on = go_on && session != nullptr && session->last_seen - waiter.started > kLeftFor;
+      if (of_.activity.find(waiter.session) == nullptr) continue;
+      one.usual = CollectiveWaits::kSettled / CollectiveActivity::kUsual;
     }
     return go_on;
   }

@@ -44,7 +44,7 @@ TEST_F(ActivityTest, AReplyToAReportOfTheLastConnectionCountsNothing) {
   reply();
   run(7);
   next();
-  ASSERT_TRUE(next());
+  ASSERT_TRUE(next_after(1s));
   const auto report = next(true);
   EXPECT_EQ(opened(report), Ids{7});
   EXPECT_EQ(reported(report), Ids{7});
@@ -138,7 +138,8 @@ TEST_F(ActivityTest, ATimeoutIsToldWithTheGroupFirstThenTheOldOnes) {
   EXPECT_TRUE(report->blocked);
   EXPECT_FALSE(reports_.timed_out(5, false)) << "not open";
   const auto usual = next();
-  EXPECT_EQ(reported(usual), (Ids{8, 6, 9})) << "as if there were no other report; 9 tells what has ended";
+  EXPECT_EQ(reported(usual), (Ids{8, 6, 9}))
+      << "as if there were no other report; 9 tells what has ended";
   EXPECT_FALSE(usual->timed_out);
 }
 

@@ -54,6 +54,7 @@ class ActivityRun : public JobRun {
       if (own.collective) {
         const UnfinishedOperation& one = own.collective->operation;
         own.last = EndedCollective{id, one.sequence, one.name, one.arguments};
+        own.told_last = false;
       }
       own.collective.reset();
       own.message.reset();
@@ -74,11 +75,17 @@ class ActivityRun : public JobRun {
       add(told.collectives, own.collective, told);
       add(told.messages, own.message, told);
       report.groups.push_back(told);
-      if (own.last) report.ended.push_back(*own.last);
+      if (own.last && !own.told_last) report.ended.push_back(*own.last);
     }
     return report;
   }
-  ActivityDiagnosis tell(std::uint64_t n) { return tell(n, report_of(n)); }
+  ActivityDiagnosis tell(std::uint64_t n) {
+    const Activity report = report_of(n);
+    for (const EndedCollective& one : report.ended) {
+      ranks_.at(n).groups.at(one.process_group).told_last = true;
+    }
+    return tell(n, report);
+  }
   ActivityDiagnosis tell(std::uint64_t n, const Activity& report) {
     const Effects effects = ask(n, report);
     EXPECT_EQ(effects.replies.size(), 1U);
@@ -89,6 +96,7 @@ class ActivityRun : public JobRun {
   /// Opens the session and its groups again, as after a loss of the connection.
   void reconnect(std::uint64_t n, bool reports = true) {
     open(n);
+    for (auto& [id, own] : ranks_.at(n).groups) own.told_last = false;
     if (!reports) return;
     Activity report = report_of(n);
     for (const auto& [id, own] : ranks_.at(n).groups) report.opened.push_back(own.opened);
@@ -116,6 +124,7 @@ class ActivityRun : public JobRun {
     std::optional<Running> collective;
     std::optional<Running> message;
     std::optional<EndedCollective> last = {};
+    bool told_last = false;
   };
   struct Process {
     std::map<std::uint64_t, Own> groups = {};

@@ -128,48 +128,6 @@ TEST_F(CollectiveWaitsTest, SayWhichRankHasIssuedSomethingElse) {
   }
 }
 
-TEST_F(CollectiveWaitsTest, SayWhichRankHasEndedSomethingElse) {
-  issue_all(all_but(3), kDp);
-  issue(3, kDp, "barrier", "");
-  live(300ms, all_);
-  finish({3}, kDp);
-  live(1s, all_);
-  const std::string text_of =
-      "stuck mismatch: collective 0 of group \"dp\" differs between ranks: ranks [0-1,3] on "
-      "host-1, host-2, host-4 issued all_reduce of 8 float32 sum, rank 2 on host-3 (pid 103) "
-      "issued barrier";
-  EXPECT_EQ(text(), text_of);
-  EXPECT_TRUE(diagnosis().hopeless);
-  issue(3, kDp);
-  live(2s, all_);
-  EXPECT_EQ(text(), text_of) << "that it waits in the next one changes nothing";
-}
-
-TEST_F(CollectiveWaitsTest, SayWhichRankWaitsWhereOthersHaveEndedSomethingElse) {
-  issue_all(all_but(3), kDp);
-  issue(3, kDp, "all_reduce", "of 9 float32 sum");
-  live(300ms, all_);
-  finish(all_but(3), kDp);
-  live(1s, all_);
-  EXPECT_EQ(text(),
-            "stuck mismatch: all_reduce 0 of group \"dp\" differs between ranks: ranks [0-1,3] on "
-            "host-1, host-2, host-4 issued all_reduce of 8 float32 sum, rank 2 on host-3 (pid 103) "
-            "issued all_reduce of 9 float32 sum");
-  EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{2});
-}
-
-TEST_F(CollectiveWaitsTest, CompareNothingWithACollectiveOfAnotherSequence) {
-  issue_all(all_, kDp);
-  live(300ms, all_);
-  finish(all_, kDp);
-  issue(1, kDp, "barrier", "");
-  live(2s, all_);
-  EXPECT_EQ(diagnosis().kind, Diagnosis::Kind::missing);
-  issue_all(all_but(1), kDp);
-  live(1s, all_);
-  EXPECT_EQ(diagnosis().kind, Diagnosis::Kind::mismatch) << "of the barrier";
-}
-
 TEST_F(CollectiveWaitsTest, FindOrdersThatDifferBetweenTheStreamsOfRanks) {
   open_group(kTp, "tp", {1, 2});
   issue(1, kTp);
@@ -247,6 +205,26 @@ TEST_F(CollectiveWaitsTest, WaitTenTimesAsLongAsTheOperationUsuallyTakes) {
   expect_silence();
   live_with_usual(750ms);
   EXPECT_EQ(diagnosis().kind, Diagnosis::Kind::missing);
+}
+
+TEST_F(CollectiveWaitsTest, LeaveOutAKeyForWhichAThreadListensWhileItsProcessGoesOn) {
+  ask(1, Wait{{"finished"}, 1min});
+  for (int second = 0; second < 20; ++second) {
+    issue_all(all_, kDp);
+    finish(all_, kDp);
+    if (second % 5 == 4) {
+      for (const std::uint64_t n : all_) tell(n);
+    }
+    pass(1s, all_);
+  }
+  expect_silence();
+  pass(7s, all_);
+  expect_silence();
+  ask(2, Wait{{"start"}, 1min});
+  pass(5s, all_);
+  expect_silence();
+  pass(2s, all_);
+  EXPECT_EQ(text(), "waiting missing: key \"start\" is not set; rank 1 on host-2 (pid 102) waits");
 }
 
 TEST_F(CollectiveWaitsTest, SayNothingOfAJobThatGoesOn) {

@@ -108,6 +108,20 @@ TEST(GroupMarks, DoNotWaitForARankThatDoesNotMark) {
   EXPECT_EQ(found->others, Ranks{0});
 }
 
+TEST(GroupMarks, JudgeByTheFirstSequenceThatAllHaveMarked) {
+  GroupMarks marks(5);
+  mark_hash(marks, 3, 48, 5);
+  mark_hash(marks, 0, 48, 9);  // the others mark every second sequence only
+  EXPECT_FALSE(marks.diverged(kMarksStart + 24h)) << "two of five decide nothing";
+  for (Rank rank = 0; rank < 5; ++rank) mark_hash(marks, rank, 64, rank == 0 ? 10 : 6, 3s);
+  const auto found = marks.diverged(kMarksStart + 3s);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->ranks, Ranks{0});
+  EXPECT_EQ(found->others, (Ranks{1, 2, 3, 4}));
+  EXPECT_EQ(found->to, 48u);
+  EXPECT_EQ(found->since, kMarksStart + 1s);
+}
+
 TEST(GroupMarks, TakeTheLowestOfSeveralMarksOfOneReport) {
   GroupMarks marks(2);
   marks.add(0, {{{192, 3}, {64, 1}, {128, 2}}}, {}, kMarksStart);
