@@ -5,8 +5,8 @@
 
 namespace c10dd::collectives {
 
-/// Notes that this thread issues an operation. From then on until its end it is a thread that
-/// issues operations.
+/// Notes that this thread issues an operation, or opens a group and so will. From then on until its
+/// end it is a thread that issues operations.
 void note_issuing_thread() noexcept;
 
 /// While the object exists, this thread waits for the end of an operation, without a limit of its

@@ -19,6 +19,7 @@
 #include "collectives/check_operation.h"
 #include "collectives/coalesced_work.h"
 #include "collectives/group_registry.h"
+#include "collectives/issuing_threads.h"
 #include "collectives/subgroup.h"
 #include "protocol/format.h"
 
@@ -323,6 +324,7 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
                           world.name, world.rank, world.size));
   }
   check_options(options, world);
+  note_issuing_thread();
   if (!bootstrap) {
     throw_failure(
         failure(Code::invalid_argument, "process group \"{}\": bootstrap is null", world.name));

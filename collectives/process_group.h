@@ -47,8 +47,9 @@ struct GroupOptions {
   /// What happens when the daemon finds out that the group can never go on: its ranks have issued
   /// different collectives, or wait for each other in a circle and all their threads that issue
   /// operations wait, too. If true, the group is aborted with the daemon's sentence, usually within
-  /// two seconds: its work fails with Aborted, with equal texts on all ranks. If false, the group
-  /// waits until its time-out. Only for groups that a client or a membership has opened.
+  /// two seconds, or six for a circle: its work fails with Aborted, with equal texts on all ranks.
+  /// If false, the group waits until its time-out. Only for groups that a client or a membership
+  /// has opened.
   bool abort_when_stuck = true;
   std::vector<std::shared_ptr<Hook>> hooks = {};  ///< called in this order
 };

@@ -117,6 +117,7 @@ std::optional<UnfinishedOperations::Oldest> UnfinishedOperations::find_oldest(
     if (state == 0) continue;
     const auto words = slot.record.read();
     if (!words || words->front() != state >> kSequenceShift) continue;
+    if (words->front() >= counts.issued) continue;  // its issue is not counted yet
     ++described;
     if (first && first->front() < words->front()) continue;
     first = words;

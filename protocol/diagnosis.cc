@@ -46,6 +46,7 @@ void name_cause(Diagnosis& of, const Places& cause, std::span<const RankFacts> r
 std::vector<WaitFor> with_queues(std::span<const WaitFor> given, std::size_t ranks) {
   std::vector<bool> begun(ranks);  // it waits in an operation with which its backend has begun
   for (const WaitFor& one : given) {
+    if (one.process_group == 0) continue;  // another thread may be in it
     for (const std::size_t place : one.waiting) {
       if (!std::ranges::binary_search(one.queued, place)) begun[place] = true;
     }
@@ -61,6 +62,7 @@ std::vector<WaitFor> with_queues(std::span<const WaitFor> given, std::size_t ran
     std::erase_if(one.waiting, is_held);
     std::erase_if(one.queued, is_held);
     one.awaited = std::move(held);
+    one.weak = true;
   }
   return all;
 }
@@ -136,21 +138,23 @@ class Rules {
     Places cause;
     TimePoint youngest = all_[at]->since;
     bool confirmed = true;
+    bool weak = false;
     std::vector<std::uint64_t> process_groups;
     for (std::size_t i = 0; i < circle.size(); ++i) {
       const WaitFor& one = graph_.in_circle(i);
       std::ranges::copy(graph_.ranks_in_circle(i), std::back_inserter(cause));
       youngest = std::max(youngest, one.since);
       confirmed = confirmed && one.confirmed;
+      weak = weak || one.weak;
       if (one.process_group != 0) process_groups.push_back(one.process_group);
     }
     sort_uniquely(process_groups);
-    const bool blocked = are_blocked(cause);
+    const bool blocked = !weak && are_blocked(cause);
     const bool stuck = blocked || now_ - youngest >= Diagnosis::kCircle;
     Diagnosis found = made(stuck ? State::stuck : State::waiting, Kind::deadlock, at, cause,
                            [&](const Wording& wording) { return circle_text(wording); });
     found.process_groups = std::move(process_groups);
-    found.hopeless = blocked && confirmed;
+    found.hopeless = blocked && confirmed && now_ - youngest >= Diagnosis::kHopeless;
     return found;
   }
 
@@ -178,6 +182,7 @@ class Rules {
   /// one whose ranks are known, and one of which nothing is known but who waits comes last.
   enum class End : std::uint8_t { lost_rank, rank, unnamed, unknown, none };
   End end_of(const WaitFor& one) const {
+    if (one.uncertain) return End::none;
     const Places ends = graph_.ends_of(one);
     const auto is_lost = [this](std::size_t rank) { return ranks_[rank].is_lost(); };
     if (!one.may_recover && std::ranges::any_of(ends, is_lost)) {
@@ -210,7 +215,8 @@ class Rules {
 
   std::optional<Diagnosis> hung(std::size_t at) const {
     const WaitFor& one = *all_[at];
-    const bool complete = one.kind == WaitFor::Kind::collective && one.awaited.empty();
+    const bool complete =
+        one.kind == WaitFor::Kind::collective && one.awaited.empty() && !one.uncertain;
     if (!complete || one.waiting.empty()) return std::nullopt;
     const State state = now_ - one.since >= Diagnosis::kHung ? State::stuck : State::waiting;
     // Those who still wait are where to look, unless all do.

@@ -55,6 +55,9 @@ struct Diagnosis {
   /// A circle may be of two threads that each hold a rank up for a while. Only after this time it
   /// is stuck.
   static constexpr Duration kCircle = std::chrono::seconds(15);
+  /// Only then it is hopeless, if all its ranks are blocked: a thread that has issued nothing so
+  /// far may come.
+  static constexpr Duration kHopeless = std::chrono::seconds(5);
 
   /// Returns whether both say the same, perhaps at another time.
   bool says_the_same(const Diagnosis& other) const {

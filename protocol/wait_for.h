@@ -79,6 +79,10 @@ struct WaitFor {
   bool unsent = false;
   /// Of a collective or message: the random number of its process group. 0: of no process group.
   std::uint64_t process_group = 0;
+  /// A circle with it may end by itself: a rank is only queued in it, or does not need all others.
+  bool weak = false;
+  /// Who waits in it is known, but not for whom: it is no cause, and those who wait are none.
+  bool uncertain = false;
   Duration usual{0};       ///< how long it usually takes; 0: not known
   bool confirmed = false;  ///< all who wait have told it twice, so it was not just about to end
 };

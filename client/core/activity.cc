@@ -131,19 +131,26 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
   if (refused_ || now < not_before_) return std::nullopt;
   if (rested_at_ == TimePoint()) rested_at_ = now;
   std::vector<Due> all;
+  bool changed = !blocked;
   for (auto& [id, group] : groups_) {
     if (!group.closed) {
       ReadGroup read = group.watched.read();
-      if (!same(read.activity, group.newest.activity)) group.changed_at = now;
+      if (!same(read.activity, group.newest.activity)) {
+        group.changed_at = now;
+        changed = true;
+      }
       group.newest = std::move(read);
       group.old = has_old(group.newest);
     }
   }
+  if (changed) blocked_since_ = now;
+  stands_ = blocked && now - blocked_since_ >= kStill;
   const bool stalled = std::ranges::any_of(
       groups_, [](const auto& entry) { return !entry.second.closed && entry.second.old; });
   for (const auto& [id, group] : groups_) {
-    auto place = due(group, blocked != blocked_told_, now);
-    const bool untold = stalled && ended_of(group.newest) > group.ended_told;
+    auto place = due(group, stands_ != blocked_told_, now);
+    const bool untold =
+        stalled && ended_of(group.newest) > group.ended_told && now - group.changed_at >= kOld;
     if (!place && untold) place = Due{kGoesOn + 1, group.told_at, id};
     if (place) all.push_back(*place);
   }
@@ -157,7 +164,7 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
   }
 
   Activity report;
-  report.blocked = blocked;
+  report.blocked = stands_;
   for (const Due& place : all) {
     Group& group = groups_.at(place.process_group);
     add(report, group, group.newest, stalled);
@@ -191,7 +198,7 @@ std::optional<Activity> ActivityReports::timed_out(std::uint64_t process_group, 
   if (order.size() > limits::kGroupsPerActivity) order.resize(limits::kGroupsPerActivity);
 
   Activity report;
-  report.blocked = blocked;
+  report.blocked = blocked && stands_;
   report.timed_out = true;
   for (const auto& [age, id] : order) {
     Group& group = groups_.at(id);

@@ -112,8 +112,10 @@ class ActivityReports {
   std::map<std::uint64_t, Group> groups_;
   std::optional<Activity> in_flight_;  // the last report of next(), until its reply
   bool blocked_told_ = false;
-  TimePoint rested_at_;   // the last report of all groups that go on
-  TimePoint not_before_;  // after a failure
+  TimePoint blocked_since_;  // since then nothing has ended, and all threads wait
+  bool stands_ = false;      // this has been so for kStill
+  TimePoint rested_at_;      // the last report of all groups that go on
+  TimePoint not_before_;     // after a failure
   ActivityDiagnosis newest_;
   TimePoint replied_at_;
   bool refused_ = false;  // by an older daemon

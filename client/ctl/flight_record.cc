@@ -42,6 +42,7 @@ class RecordReader {
     read_process(root);
     if (auto done = read_groups(root); !done) return done.error();
     if (auto done = read_entries(root); !done) return done.error();
+    find_oldest();
     return std::move(record_);
   }
 
@@ -53,6 +54,20 @@ class RecordReader {
     if (const std::string* const host = text_in(root, "host")) record_.host = *host;
     record_.pid = static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer_in(root, "pid", 0)));
     record_.written = integer_in(root, "written_ns", 0);
+  }
+
+  void find_oldest() {
+    for (const FlightGroup& group : record_.groups) {
+      std::optional<std::int64_t> first;
+      for (const FlightOperation& one : group.operations) {
+        if (!one.is_over()) first = std::min(first.value_or(one.created), one.created);
+      }
+      if (first) record_.oldest.emplace_back(*first, group.name);
+    }
+    const std::size_t kept = std::min<std::size_t>(record_.oldest.size(), 2);
+    const auto middle = record_.oldest.begin() + static_cast<std::ptrdiff_t>(kept);
+    std::partial_sort(record_.oldest.begin(), middle, record_.oldest.end());
+    record_.oldest.resize(kept);
   }
 
   Result<void> read_groups(const PlainValue& root) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "protocol/error.h"
@@ -66,7 +67,10 @@ struct FlightRecord {
   std::vector<std::uint32_t> newest_group = {};
   std::vector<FlightCall> calls = {};
   std::vector<std::string> lines = {};  ///< of the trainer's program: "train.py:25"
-  std::int64_t newest = 0;              ///< when the newest operation was issued, ns since 1970
+  /// When the oldest operation that is not over was issued, and its group, of the two groups in
+  /// which that was first.
+  std::vector<std::pair<std::int64_t, std::string>> oldest = {};
+  std::int64_t newest = 0;  ///< when the newest operation was issued, ns since 1970
 
   // Only records of c10dd have these.
   std::optional<std::uint32_t> rank = {};

@@ -193,12 +193,8 @@ class GroupRules {
   /// Returns whether the process has issued an operation of another group before, which is not
   /// over.
   static bool is_behind_another(const Standing& of) {
-    const std::vector<FlightGroup>& groups = of.member->record->record.groups;
-    return std::ranges::any_of(groups, [&](const FlightGroup& other) {
-      if (&other == of.member->group) return false;
-      return std::ranges::any_of(other.operations, [&](const FlightOperation& one) {
-        return !one.is_over() && one.created < of.waits->created;
-      });
+    return std::ranges::any_of(of.member->record->record.oldest, [&](const auto& oldest) {
+      return oldest.first < of.waits->created && oldest.second != of.member->group->name;
     });
   }
   /// All ranks with a record have issued it: the others may have not.

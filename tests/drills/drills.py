@@ -37,7 +37,7 @@ FAULTS = {
     "type": {"kinds": {"mismatch"}, "names": "victim", "abort": True},
     "root": {"kinds": {"mismatch"}, "names": "victim", "abort": True},
     "crossed": {"kinds": {"deadlock"}, "names": "part and victim", "abort": True},
-    "streams": {"kinds": {"deadlock"}, "names": "part and victim", "abort": True, "backends": {"nccl"}},
+    "streams": {"kinds": {"deadlock"}, "names": "part and victim", "survive": True, "backends": {"nccl"}},
     "unsent": {"kinds": {"unsent"}, "names": "peer", "timeout": 8},
     "queue": {"kinds": {"queued"}, "names": "victim", "survive": True},
     "slow": {"kinds": {"straggler"}, "names": "victim", "survive": True, "within": 15},

@@ -134,7 +134,9 @@ PlannedCall HangStory::next_call(RankProcess& rank) {
   const Operation pair_sum{.collective = Collective::all_reduce, .output = {.count = 512}};
   if (pair != groups_.end()) step.push_back({.group = &*pair, .operation = pair_sum});
   Operation all{.collective = Collective::all_reduce, .output = {.count = 1000}};
-  if (victim_ % 2 == 1 && !goes_on()) all.collective = Collective::broadcast;
+  // A root may come late to one, so nobody gives up a circle with it.
+  const bool rooted = victim_ % 2 == 1 && !goes_on() && hang_ != Hang::crossed;
+  if (rooted) all.collective = Collective::broadcast;
   step.push_back({.group = &groups_.front(), .operation = all});
   const std::size_t at = rank.position++ % step.size();
   PlannedCall planned = step[at];
@@ -326,6 +328,9 @@ bool HangStory::may_say(const Diagnosis& found) const {
   const auto late = [this](Rank rank) { return rank == victim_ || rank == peer_; };
   const bool ends = hang_ == Hang::checkpoint && found.kind == Kind::missing;
   if (ends && std::ranges::all_of(found.ranks, late)) return found.state == State::waiting;
+  // Until the sender has told that all its threads wait, another one may still send.
+  const bool circle = hang_ == Hang::unsent && found.kind == Kind::deadlock;
+  if (circle && std::ranges::all_of(found.ranks, late)) return found.state == State::waiting;
   const bool waits = hang_ == Hang::checkpoint || hang_ == Hang::queued || hang_ == Hang::slow;
   return expects(found) && !(waits && found.state == State::stuck);
 }
@@ -384,7 +389,8 @@ void HangStory::check_end() {
       return wrong(format("rank {} has not given its group up with the sentence, but \"{}\"",
                           rank->rank(), rank->given_up()));
     }
-    if (hopeless && concerned && !troubled_ && rank->given_up_at() - *effective_ > kGivenUp) {
+    const Duration most = hang_ == Hang::crossed ? kCircleGivenUp : kGivenUp;
+    if (hopeless && concerned && !troubled_ && rank->given_up_at() - *effective_ > most) {
       return wrong(format("rank {} has given its group up only after {}", rank->rank(),
                           human(rank->given_up_at() - *effective_)));
     }

@@ -24,6 +24,8 @@ class HangStory {
   static constexpr Duration kSlowNamed = std::chrono::seconds(15);
   /// After that time ranks have given up a group that can never go on.
   static constexpr Duration kGivenUp = std::chrono::seconds(3);
+  /// The same of a deadlock.
+  static constexpr Duration kCircleGivenUp = std::chrono::seconds(8);
 
   explicit HangStory(std::uint64_t seed);
   ~HangStory();

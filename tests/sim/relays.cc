@@ -76,8 +76,9 @@ void Relays::request(const RelayRef& relay) {
 
 /// Called in a turn of the daemon.
 void Relays::bind(const RelayRef& relay) {
-  // A daemon that is alone binds connections while its engine cannot be reached.
-  if (!relay->daemon->is_alone() && !owns(*relay->daemon)) {
+  // A daemon that is alone binds connections while its engine cannot be reached. One of a fleet may
+  // lose its engine in the turn in which it binds one, which it then closes.
+  if (!relay->daemon->is_alone() && owned_by_another(*relay->daemon)) {
     return violated("daemon " + std::to_string(relay->daemon->number()) +
                     " binds a connection, but another daemon owns the job");
   }
@@ -123,12 +124,12 @@ void Relays::leave(const RelayRef& relay, Connection connection) {
   });
 }
 
-/// Returns whether the shared state says that the daemon owns the job, whatever others believe.
-bool Relays::owns(const Daemon& daemon) const {
+/// Returns whether another daemon owns the job by the shared state, whatever daemons believe.
+bool Relays::owned_by_another(const Daemon& daemon) const {
   const auto number = daemon.number_of(std::string(kJob));
   if (!number) return false;
   const auto owners = disk_.fleet()->owners({&*number, 1});
-  return owners && owners->front() && owners->front()->process == daemon.number();
+  return owners && owners->front() && owners->front()->process != daemon.number();
 }
 
 void Relays::ask_all() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulates connections of stock trainers to the daemons of a fleet. Each connection comes to some
 // daemon. The daemon asks the product's JobLaunches which daemon owns the job, and binds the
-// connection itself or passes it on to the owner. The oracle: a daemon binds a connection only
-// while the shared state says that it owns the job, so no launch has connections in two runs; and
+// connection itself or passes it on to the owner. The oracle: a daemon binds a connection
+// unless the shared state says that another one owns the job, so no launch is in two runs; and
 // when all is calm, all daemons name the same owner, no other daemon still has connections, and
 // their books agree.
 #pragma once
@@ -61,7 +61,7 @@ class Relays {
   void bind(const RelayRef& relay);
   void set_key(const RelayRef& relay, Connection connection);
   void leave(const RelayRef& relay, Connection connection);
-  bool owns(const Daemon& daemon) const;
+  bool owned_by_another(const Daemon& daemon) const;
   void post(const RelayRef& relay, std::function<void()> then) {
     if (!relay->daemon->dead()) relay->daemon->first_shard().post(std::move(then));
   }

@@ -63,7 +63,7 @@ ActivityDiagnosis CollectiveOps::of_group(std::uint64_t process_group, TimePoint
   const JobWaits waits = wait_fors(sources_(now), process_group);
   ActivityDiagnosis found;
   const Diagnosis diagnosis = diagnose(waits.wait_fors, {}, waits.ranks, now);
-  if (waits.settled && diagnosis.kind != Diagnosis::Kind::none) {
+  if (waits.unsettled.empty() && diagnosis.kind != Diagnosis::Kind::none) {
     found = Diagnoses::shown(diagnosis);
     found.groups = {process_group};
     if (diagnosis.hopeless) found.hopeless = found.groups;

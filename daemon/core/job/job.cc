@@ -72,6 +72,7 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
   const bool opens = op.code == Hello::op.code;
   if (step.session != nullptr && (step.session->connected || opens)) {
     step.session->last_seen = now;
+    if (op.code != Report::op.code && op.code != Activity::op.code) step.session->acted = now;
     acknowledge(step, *step.session);
     if (OptionalReply early = opens ? std::nullopt : admit(step, op)) done = std::move(early);
     if (step.session->reserved) queue_ops_.next_request(step, request);

@@ -118,6 +118,7 @@ struct Reporter {
   bool ended = false;
   bool blocked = false;  ///< see Activity::blocked
   TimePoint reported;
+  TimePoint went_on;  ///< when it told last that a collective of some group has ended
   std::vector<OpenPlace> open = {};  ///< by process group, ascending
   std::size_t entries = 0;           ///< ranks of groups that refer to it
   RankFacts last = {};               ///< of a session that has ended

@@ -162,7 +162,9 @@ void CollectiveActivity::tell(const OpenPlace& place, const GroupActivity& told,
   const auto ended = [](const OperationCounts& counts) {
     return counts.issued - counts.unfinished;
   };
-  if (ended(known.collectives) != ended(told.collectives)) known.ended_at = now;
+  if (ended(known.collectives) != ended(told.collectives)) {
+    known.ended_at = reporters_[known.reporter].went_on = now;
+  }
   known.collectives = told.collectives;
   known.messages = told.messages;
   known.reported = now;

@@ -5,6 +5,7 @@
 // others can be told; the group is forgotten when no rank has it open.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,9 +27,13 @@ class CollectiveActivity {
   static constexpr Duration kOld = std::chrono::seconds(1);
   /// Or after so many times the usual time of its operation, if that is longer.
   static constexpr int kUsual = 10;
+  /// But at most after this time.
+  static constexpr Duration kMost = std::chrono::seconds(60);
 
   /// Returns the time after which a wait counts as old.
-  static Duration patience(Duration usual) { return std::max<Duration>(kOld, kUsual * usual); }
+  static Duration patience(Duration usual) {
+    return std::clamp<Duration>(std::min<Duration>(usual, kMost) * kUsual, kOld, kMost);
+  }
 
   explicit CollectiveActivity(const Sessions& sessions) : sessions_(sessions) {}
 

@@ -15,6 +15,12 @@ std::string call_of(const OperationTexts::Text& text) {
   return text.arguments.empty() ? text.name : text.name + " " + text.arguments;
 }
 
+/// Returns whether ranks may end such an operation before all have come: all need the root, or the
+/// root needs all.
+bool is_rooted(const std::string& name) {
+  return name == "broadcast" || name == "reduce" || name == "gather" || name == "scatter";
+}
+
 /// Returns whether all ranks that have the group open have finished all collectives below `to`.
 bool have_gone_on(const ActivityGroup& group, std::uint64_t to) {
   return std::ranges::all_of(group.ranks, [&](const RankActivity& rank) {
@@ -24,11 +30,13 @@ bool have_gone_on(const ActivityGroup& group, std::uint64_t to) {
 
 }  // namespace
 
-CollectiveWaits::CollectiveWaits(const WaitSources& of, WaitForList& list, std::uint32_t job_size)
+CollectiveWaits::CollectiveWaits(const WaitSources& of, WaitForList& list, std::uint32_t job_size,
+                                 const std::set<std::uint64_t>& overdue)
     : of_(of),
       list_(list),
       now_(of.everybody.now),
       job_size_(job_size),
+      overdue_(overdue),
       processes_(of.activity.reporters()) {}
 
 void CollectiveWaits::add_all() {
@@ -48,8 +56,23 @@ void CollectiveWaits::add_group(std::uint64_t process_group) {
 
 void CollectiveWaits::add(std::uint64_t process_group, const ActivityGroup& group) {
   in_order_.reset();
+  settled_ = true;
   add_collectives(process_group, group);
   add_messages(process_group, group);
+  if (!settled_) unsettled_.push_back(process_group);
+}
+
+/// Adds a wait-for of which only those who wait are known, if the group is unsettled.
+void CollectiveWaits::add_uncertain(WaitFor one) {
+  if (!settled_ && !is_overdue(one.process_group)) {
+    one.uncertain = true;
+    one.unsent = false;
+    one.unnamed = one.ended = 0;
+    one.awaited.clear();
+    one.issued.clear();
+    one.queued.clear();
+  }
+  list_.add(std::move(one));
 }
 
 std::string CollectiveWaits::operation_text(const std::string& name, std::string_view otherwise,
@@ -176,10 +199,13 @@ void CollectiveWaits::add_levels(std::uint64_t process_group, const ActivityGrou
                                  const std::vector<Standing>& others, const Places& absent) {
   const auto first = levels.begin();
   bool moves = false;
+  const bool overdue = is_overdue(process_group);
   for (const Standing& other : others) {
+    const bool may_be_in = other.is == Standing::Is::moving && other.sequence <= first->first;
     if (other.is == Standing::Is::unknown) settled_ = false;
-    if (other.is == Standing::Is::moving && other.sequence <= first->first) moves = true;
-    if (other.is != Standing::Is::behind) continue;
+    if (may_be_in) moves = true;
+    const bool vague = other.is == Standing::Is::unknown || may_be_in;
+    if (other.is != Standing::Is::behind && !(overdue && vague)) continue;
     const auto level = levels.lower_bound(other.sequence);
     if (level != levels.end()) level->second.one.awaited.push_back(other.place);
   }
@@ -196,13 +222,14 @@ void CollectiveWaits::add_levels(std::uint64_t process_group, const ActivityGrou
   }
   for (auto& [sequence, level] : levels) {
     if (planted(Planted::waiting_blamed)) std::swap(level.one.waiting, level.one.awaited);
-    list_.add(std::move(level.one));
+    add_uncertain(std::move(level.one));
   }
 }
 
 void CollectiveWaits::describe(Level& level, std::uint64_t sequence, const ActivityGroup& group) {
   WaitFor& one = level.one;
   one.kind = WaitFor::Kind::collective;
+  one.weak = is_rooted(level.text->name);
   for (const auto& ended : level.ended) {
     if (ended.first != level.text) level.differing.push_back(ended);
   }

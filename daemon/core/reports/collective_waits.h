@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,10 +35,15 @@ class CollectiveWaits {
   /// A client that has connected reports all its groups within this time.
   static constexpr Duration kReported = std::chrono::seconds(2);
   /// A client tells within this time that an old operation has ended.
+  /// A sender that has ended no collective for this time stands still.
+  static constexpr Duration kStands = std::chrono::seconds(1);
   static constexpr Duration kEndTold = std::chrono::milliseconds(500);
 
   /// `job_size`: the number of ranks of the job; 0: not known.
-  CollectiveWaits(const WaitSources& of, WaitForList& list, std::uint32_t job_size);
+  /// `overdue`: groups that have been unsettled for so long that what is not known of a rank counts
+  /// as its fault.
+  CollectiveWaits(const WaitSources& of, WaitForList& list, std::uint32_t job_size,
+                  const std::set<std::uint64_t>& overdue);
 
   /// Adds the wait-fors of all groups that have an old operation.
   void add_all();
@@ -45,10 +51,10 @@ class CollectiveWaits {
   void add_group(std::uint64_t process_group);
   std::vector<Deviation> deviations();
 
-  /// Returns false if a rank has just connected and has not reported its groups yet, or if it is
-  /// not known whether a rank is in the operation in which all others wait. Then nothing follows
-  /// from the wait-fors.
-  bool settled() const { return settled_; }
+  /// Returns the process groups of which it is not known who holds them up: a rank has just
+  /// connected and has not reported its groups yet, or it may be in the operation in which all
+  /// others wait, or be about to end it. Their wait-fors are uncertain.
+  const std::vector<std::uint64_t>& unsettled() const { return unsettled_; }
 
  private:
   using Places = std::vector<std::size_t>;
@@ -101,6 +107,8 @@ class CollectiveWaits {
   Standing standing(const RankActivity& rank);
   bool waits(const RankActivity& rank, const OldestOperation& oldest) const;
   bool is_unknown(const RankActivity& rank, const Process& process) const;
+  bool is_overdue(std::uint64_t process_group) const { return overdue_.contains(process_group); }
+  void add_uncertain(WaitFor one);
   void await_absent(const ActivityGroup& group, const Places& absent, WaitFor& one);
   const RanksOfJob& ranks_of_job();
   bool has_all_ranks(const ActivityGroup& group);
@@ -110,9 +118,11 @@ class CollectiveWaits {
   WaitForList& list_;
   const TimePoint now_;
   const std::uint32_t job_size_;
+  const std::set<std::uint64_t>& overdue_;
   bool any_age_ = false;
-  bool settled_ = true;
-  std::optional<bool> in_order_;  // has_all_ranks() of the group that is being added
+  bool settled_ = true;                   // the group that is being added
+  std::vector<std::uint64_t> unsettled_;  // ascending
+  std::optional<bool> in_order_;          // has_all_ranks() of the group that is being added
   std::optional<RanksOfJob> ranks_of_job_;
   std::vector<Process> processes_;  // by number of the reporter
 };

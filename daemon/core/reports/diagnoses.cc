@@ -20,8 +20,11 @@ std::vector<WaitFor> relevant(JobWaits& all, TimePoint now) {
   for (std::size_t at = 0; at < all.wait_fors.size(); ++at) {
     const WaitFor& one = all.wait_fors[at];
     for (const std::size_t rank : one.waiting) waits_in[rank].push_back(at);
-    kept[at] = now - one.since >= CollectiveActivity::patience(one.usual) ||
-               one.kind == WaitFor::Kind::launch;
+    const bool lost = std::ranges::any_of(
+        one.awaited, [&](std::size_t rank) { return all.ranks[rank].is_lost(); });
+    const Duration patience =
+        lost ? Duration(CollectiveActivity::kOld) : CollectiveActivity::patience(one.usual);
+    kept[at] = now - one.since >= patience || one.kind == WaitFor::Kind::launch;
     if (kept[at]) next.push_back(at);
   }
   while (!next.empty()) {
@@ -59,6 +62,23 @@ bool Diagnoses::is_quiet(const Sessions& sessions, TimePoint now) {
   return false;
 }
 
+void Diagnoses::note_unsettled(const std::vector<std::uint64_t>& groups, TimePoint now) {
+  std::map<std::uint64_t, TimePoint> noted;
+  for (const std::uint64_t group : groups) {
+    const auto before = unsettled_.find(group);
+    noted.emplace(group, before == unsettled_.end() ? now : before->second);
+  }
+  unsettled_ = std::move(noted);
+}
+
+std::set<std::uint64_t> Diagnoses::overdue(TimePoint now) const {
+  std::set<std::uint64_t> groups;
+  for (const auto& [group, since] : unsettled_) {
+    if (now - since >= kUnsettled) groups.insert(group);
+  }
+  return groups;
+}
+
 void Diagnoses::tick(const WaitSources& sources, std::vector<Event>& events) {
   const TimePoint now = sources.everybody.now;
   if (!next_ || *next_ > now) return;
@@ -68,7 +88,8 @@ void Diagnoses::tick(const WaitSources& sources, std::vector<Event>& events) {
 }
 
 void Diagnoses::look(const WaitSources& sources, TimePoint now, std::vector<Event>& events) {
-  JobWaits found = wait_fors(sources);
+  JobWaits found = wait_fors(sources, overdue(now));
+  note_unsettled(found.unsettled, now);
   std::size_t work = found.ranks.size() + sources.launch.noted();
   bool only_keys = found.deviations.empty();
   bool only_groups = true;
@@ -78,7 +99,6 @@ void Diagnoses::look(const WaitSources& sources, TimePoint now, std::vector<Even
     only_groups = only_groups && one.process_group != 0;
   }
   period_ = kPeriod * (1 + static_cast<std::int64_t>(work / kWork));
-  if (!found.settled) return look_at(now + kPeriod);
   const bool quiet = is_quiet(sources.everybody.sessions, now);
   const bool begins = sources.launch.here() > 0 && now - sources.launch.newest() < kLeftFor;
   const bool ends = sources.launch.gone() > 0;
@@ -87,6 +107,10 @@ void Diagnoses::look(const WaitSources& sources, TimePoint now, std::vector<Even
   Diagnosis diagnosis;
   if (!quiet || only_groups) {
     diagnosis = diagnose(relevant(found, now), found.deviations, found.ranks, now);
+  }
+  // What is not known now may be what the diagnosis says.
+  if (diagnosis.kind == Diagnosis::Kind::none && !found.unsettled.empty()) {
+    return look_at(now + kPeriod);
   }
   change(std::move(diagnosis), now, events);
   const bool watched = sources.launch.is_proxied() && sources.launch.here() > 0;

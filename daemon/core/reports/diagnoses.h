@@ -21,6 +21,8 @@ class Diagnoses {
   /// How often to look at a launch whose clients are served by proxies, though nobody waits.
   static constexpr Duration kWatch = std::chrono::seconds(1);
   /// After the job was loaded, its clients have this time to connect.
+  /// After this time, what is not known of a rank counts as its fault.
+  static constexpr Duration kUnsettled = std::chrono::seconds(20);
   static constexpr Duration kReturn = std::chrono::milliseconds(2500);
   /// A look with more work than this, in entries of lists, is followed by a longer pause, in
   /// proportion to the work.
@@ -66,6 +68,10 @@ class Diagnoses {
   void look(const WaitSources& sources, TimePoint now, std::vector<Event>& events);
   void change(Diagnosis found, TimePoint now, std::vector<Event>& events);
 
+  void note_unsettled(const std::vector<std::uint64_t>& groups, TimePoint now);
+  std::set<std::uint64_t> overdue(TimePoint now) const;
+
+  std::map<std::uint64_t, TimePoint> unsettled_;  // process groups, and since when they are
   std::optional<TimePoint> next_;
   TimePoint looked_;  // when it looked last
   Duration period_ = kPeriod;

@@ -65,18 +65,19 @@ void GroupMarks::add(Rank rank, const HashMark& mark, TimePoint now) {
   if (hashes->marks == 1) hashes->first = mark.hash;
   if (mark.hash != hashes->first) {
     hashes->others[rank] = mark.hash;
-    note_difference(mark.sequence, now);
+    note_difference(rank, mark.sequence, now);
   }
   if (hashes->others.empty() || hashes->marks < size_) return;
   complete_ = std::move(*hashes);
   hashes_ = {};
 }
 
-void GroupMarks::note_difference(std::uint64_t sequence, TimePoint now) {
+void GroupMarks::note_difference(Rank rank, std::uint64_t sequence, TimePoint now) {
   if (difference_ && difference_->to <= sequence) return;
   Difference found{.to = sequence, .since = difference_ ? difference_->since : now};
   for (const Hashes& earlier : hashes_) {
-    if (earlier.sequence < sequence && earlier.marks > 1) found.from = earlier.sequence;
+    const bool equal = earlier.others.empty() && earlier.marked[rank] && earlier.marks > 1;
+    if (earlier.sequence < sequence && equal) found.from = earlier.sequence;
   }
   difference_ = found;
 }

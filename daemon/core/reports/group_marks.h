@@ -77,7 +77,7 @@ class GroupMarks {
   };
 
   void add(Rank rank, const HashMark& mark, TimePoint now);
-  void note_difference(std::uint64_t sequence, TimePoint now);
+  void note_difference(Rank rank, std::uint64_t sequence, TimePoint now);
   const Hashes* votes(TimePoint now) const;
   bool add(Rank rank, const TimeMark& mark, TimePoint now);
   void compare(TimePoint now);

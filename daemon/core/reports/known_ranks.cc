@@ -54,12 +54,19 @@ std::size_t KnownRanks::put(RankFacts facts, const SessionId& id) {
     if (place == 0) {
       facts_.push_back(std::move(facts));
       place = facts_.size();
-    } else if (facts_[place - 1].is_lost() && !facts.is_lost()) {
-      facts_[place - 1] = std::move(facts);  // the newer one of two processes
+      return place - 1;
     }
-    return place - 1;
+    RankFacts& known = facts_[place - 1];
+    // Groups of one job may have members of their own, and so the same ranks.
+    const bool another = !known.is_lost() && !facts.is_lost() && known.pid != 0 && facts.pid != 0 &&
+                         known.pid != facts.pid;
+    if (!another) {
+      if (known.is_lost() && !facts.is_lost()) known = std::move(facts);  // the newer process
+      return place - 1;
+    }
+  } else {
+    facts.rank.reset();
   }
-  facts.rank.reset();
   const auto [known, added] = by_process_.try_emplace(
       {facts.host, facts.pid, facts.pid == 0 ? id : SessionId{}}, facts_.size());
   if (added) {

@@ -119,19 +119,23 @@ class LaunchWaits {
   }
 
   /// Adds those who wait for a key. Returns whether all of their sessions have sent other requests
-  /// for a while since. One with process groups reports them from time to time: until then, the
-  /// wait does not count as old.
+  /// for a while since. A process with process groups tells by them whether it goes on: its wait
+  /// counts from its last collective on, and is old when it would have told the next one.
   bool add_waiters(const AwaitedKey& key, WaitFor& one) {
     bool go_on = true;
     for (const Pending::Id id : *key.waiters) {
       const Pending::Waiter& waiter = of_.pending.at(id);
-      one.since = std::min(one.since, waiter.started);
       if (list_.full()) return false;
       one.waiting.push_back(list_.known().of_session(waiter.session));
       const Session* const session = of_.everybody.sessions.find(waiter.session);
-      go_on = go_on && session != nullptr && session->last_seen - waiter.started > kLeftFor;
-      if (of_.activity.find(waiter.session) == nullptr) continue;
-      one.usual = CollectiveWaits::kSettled / CollectiveActivity::kUsual;
+      TimePoint since = waiter.started;
+      if (const Reporter* const reporter = of_.activity.find(waiter.session)) {
+        since = std::max(since, reporter->went_on);
+        one.usual = CollectiveWaits::kSettled / CollectiveActivity::kUsual;
+        go_on = false;
+      }
+      one.since = std::min(one.since, since);
+      go_on = go_on && session != nullptr && session->acted - waiter.started > kLeftFor;
     }
     return go_on;
   }

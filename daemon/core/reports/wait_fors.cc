@@ -221,24 +221,25 @@ WaitForList empty_list(const WaitSources& sources) {
 
 }  // namespace
 
-JobWaits wait_fors(const WaitSources& sources) {
+JobWaits wait_fors(const WaitSources& sources, const std::set<std::uint64_t>& overdue) {
   WaitForList list = empty_list(sources);
   Builder builder(sources, list);
   builder.add_groups();
   builder.add_barriers();
-  CollectiveWaits collectives(sources, list, builder.job_size());
+  CollectiveWaits collectives(sources, list, builder.job_size(), overdue);
   collectives.add_all();
   add_launch_waits(sources, list);
-  JobWaits found{list.take(), collectives.deviations(), {}, collectives.settled()};
+  JobWaits found{list.take(), collectives.deviations(), {}, collectives.unsettled()};
   found.ranks = list.known().take();
   return found;
 }
 
 JobWaits wait_fors(const WaitSources& sources, std::uint64_t process_group) {
   WaitForList list = empty_list(sources);
-  CollectiveWaits collectives(sources, list, 0);
+  const std::set<std::uint64_t> overdue;
+  CollectiveWaits collectives(sources, list, 0, overdue);
   collectives.add_group(process_group);
-  JobWaits found{list.take(), {}, {}, collectives.settled()};
+  JobWaits found{list.take(), {}, {}, collectives.unsettled()};
   found.ranks = list.known().take();
   return found;
 }

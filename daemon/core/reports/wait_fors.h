@@ -2,6 +2,8 @@
 // Finds out who waits for whom in a job, and what is known of them: the input of diagnose().
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <vector>
 
 #include "daemon/core/pending.h"
@@ -26,11 +28,12 @@ struct JobWaits {
   std::vector<WaitFor> wait_fors;
   std::vector<Deviation> deviations;
   std::vector<RankFacts> ranks;
-  bool settled = true;  ///< see CollectiveWaits::settled()
+  std::vector<std::uint64_t> unsettled = {};  ///< see CollectiveWaits::unsettled()
 };
 
-/// Returns who waits for whom now. The work is bounded: see WaitForList.
-JobWaits wait_fors(const WaitSources& sources);
+/// Returns who waits for whom now. The work is bounded: see WaitForList. `overdue`: see
+/// CollectiveWaits.
+JobWaits wait_fors(const WaitSources& sources, const std::set<std::uint64_t>& overdue = {});
 /// Returns the same of one process group only, however short its ranks have waited.
 JobWaits wait_fors(const WaitSources& sources, std::uint64_t process_group);
 

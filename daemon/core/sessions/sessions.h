@@ -63,6 +63,7 @@ struct Session {
   std::uint64_t connection = 0;  ///< Origin::connection
   TimePoint connected_at;        ///< when its newest connection began
   TimePoint last_seen;           ///< time of the newest request, or of the loss of the connection
+  TimePoint acted;               ///< of the newest request that a program has made: no report
   TimePoint ends;                ///< when the session expires if it stays disconnected
   bool seen = false;             ///< the session has been connected since the job was loaded
   Revision since = 0;            ///< the job's revision when the session was opened, if known

@@ -140,10 +140,12 @@ TEST_F(CollectiveWaitsTest, FindOrdersThatDifferBetweenTheStreamsOfRanks) {
   block(all_);
   live(1750ms, all_);
   EXPECT_EQ(text(),
-            "stuck deadlock: deadlock: rank 0 on host-1 (pid 101) waits in all_reduce 0 of group "
+            "waiting deadlock: deadlock: rank 0 on host-1 (pid 101) waits in all_reduce 0 of group "
             "\"tp\" for rank 1 on host-2 (pid 102), which waits in all_reduce 0 of group \"dp\" "
             "for rank 0");
-  EXPECT_TRUE(diagnosis().hopeless);
+  live(15s, all_);
+  EXPECT_EQ(state(), "stuck");
+  EXPECT_FALSE(diagnosis().hopeless) << "a long kernel looks the same";
 }
 
 TEST_F(CollectiveWaitsTest, FollowTheStreamOfARankToTheCause) {
@@ -219,12 +221,8 @@ TEST_F(CollectiveWaitsTest, LeaveOutAKeyForWhichAThreadListensWhileItsProcessGoe
   }
   expect_silence();
   pass(7s, all_);
-  expect_silence();
-  ask(2, Wait{{"start"}, 1min});
-  pass(5s, all_);
-  expect_silence();
-  pass(2s, all_);
-  EXPECT_EQ(text(), "waiting missing: key \"start\" is not set; rank 1 on host-2 (pid 102) waits");
+  EXPECT_EQ(text(),
+            "waiting missing: key \"finished\" is not set; rank 0 on host-1 (pid 101) waits");
 }
 
 TEST_F(CollectiveWaitsTest, SayNothingOfAJobThatGoesOn) {
@@ -278,7 +276,7 @@ TEST_F(CollectiveWaitsTest, CallBlockedRanksThatWaitForEachOtherHopeless) {
   issue(1, kTp);
   issue_all({2, 3, 4}, kDp);
   block(all_);
-  live(1750ms, all_);
+  live(6s, all_);
   EXPECT_EQ(state(), "stuck");
   EXPECT_TRUE(diagnosis().hopeless);
   EXPECT_EQ(diagnosis().ranks, (std::vector<Rank>{0, 1}));

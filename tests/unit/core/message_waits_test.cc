@@ -59,7 +59,7 @@ TEST_F(MessageWaitsTest, FindADeadlockOfTwoWhoReceiveFromEachOther) {
   issue(2, kDp);
   finish({2}, kDp);  // or it would say that both have sent nothing
   receive(2, kDp, 0);
-  live(1250ms, all_);
+  live(2s, all_);
   EXPECT_EQ(diagnosis().kind, Diagnosis::Kind::unsent);
 }
 
