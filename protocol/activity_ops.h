@@ -116,8 +116,8 @@ struct Activity {
   std::vector<OpenedGroup> opened;    ///< all open groups after each connect, otherwise new ones
   std::vector<std::uint64_t> closed;  ///< process groups that this rank has closed
   std::vector<GroupActivity> groups;  ///< at most limits::kGroupsPerActivity
-  /// All threads of the process that issue operations wait for the end of one, so none of them can
-  /// issue what another rank waits for.
+  /// For a second, all threads of the process that issue operations have waited for the end of one,
+  /// and none has ended, so none of them can issue what another rank waits for.
   bool blocked = false;
   /// An operation of the first group has timed out: asks for the cause now.
   bool timed_out = false;

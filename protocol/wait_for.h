@@ -79,9 +79,11 @@ struct WaitFor {
   bool unsent = false;
   /// Of a collective or message: the random number of its process group. 0: of no process group.
   std::uint64_t process_group = 0;
-  /// A circle with it may end by itself: a rank is only queued in it, or does not need all others.
+  /// A circle that contains it may end by itself, because a rank has only queued the operation, or
+  /// because some ranks need the root only.
   bool weak = false;
-  /// Who waits in it is known, but not for whom: it is no cause, and those who wait are none.
+  /// It is known which ranks wait in it, but not for which ranks. It is never the cause, and
+  /// neither are the ranks that wait.
   bool uncertain = false;
   Duration usual{0};       ///< how long it usually takes; 0: not known
   bool confirmed = false;  ///< all who wait have told it twice, so it was not just about to end

@@ -36,7 +36,9 @@ struct WatchedGroup {
 ///   daemon believes what it is told twice, then every kRepeat;
 /// - if it has changed, and the last report had an old operation;
 /// - if it has changed, has nothing unfinished, and has stood still for kStill;
-/// - if another group has an old operation, and it has not told the last collective that has ended;
+/// - if some group has an old operation, and this one has stood still for kOld, but has not told
+/// the
+///   last collective that has ended;
 /// - if it has changed, and the last report for this reason was kRest ago: so all groups that go on
 ///   share a report.
 /// Groups with old operations come first, the oldest before the others, then closed ones. A report

@@ -163,7 +163,8 @@ def ends_wrongly(drill, found):
 
 
 def run_refused(drill, ranks):
-    """As run(), where the backend compares the calls of all ranks: each rank of the group throws at once, and says which differ."""
+    """Runs a drill whose backend compares the calls of all ranks, so that each rank of the group throws at once and names the
+    calls that differ. Returns what run() does."""
     low, high = drill["part"]
     end = time.monotonic() + PATIENCE
     failed, fault_at = {}, None

@@ -30,7 +30,7 @@ def work():
     if distributed.get_rank() == 0:
         distributed.all_reduce(torch.ones(4, device="cuda"))
         torch.cuda.synchronize()
-    time.sleep(60)
+    time.sleep(60)  # rank 1 stays away, until main() kills it
 
 
 def main():

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulates connections of stock trainers to the daemons of a fleet. Each connection comes to some
 // daemon. The daemon asks the product's JobLaunches which daemon owns the job, and binds the
-// connection itself or passes it on to the owner. The oracle: a daemon binds a connection
-// unless the shared state says that another one owns the job, so no launch is in two runs; and
-// when all is calm, all daemons name the same owner, no other daemon still has connections, and
-// their books agree.
+// connection itself or passes it on to the owner. The oracle fails if a daemon binds a connection
+// while the shared state says that another one owns the job, because then a launch has connections
+// in two runs. When all is calm, all daemons must name the same owner, no other daemon may still
+// have connections, and their books must agree.
 #pragma once
 
 #include <functional>

@@ -20,9 +20,10 @@ class Diagnoses {
   static constexpr Duration kPeriod = std::chrono::milliseconds(500);
   /// How often to look at a launch whose clients are served by proxies, though nobody waits.
   static constexpr Duration kWatch = std::chrono::seconds(1);
-  /// After the job was loaded, its clients have this time to connect.
-  /// After this time, what is not known of a rank counts as its fault.
+  /// A process group may be unsettled (CollectiveWaits) for so long. Then a rank that has not said
+  /// where it is counts as the one for which the others wait.
   static constexpr Duration kUnsettled = std::chrono::seconds(20);
+  /// After the job was loaded, its clients have this time to connect.
   static constexpr Duration kReturn = std::chrono::milliseconds(2500);
   /// A look with more work than this, in entries of lists, is followed by a longer pause, in
   /// proportion to the work.

@@ -126,7 +126,7 @@ TEST(GroupDiagnosis, TakesARankThatIsQueuedWhileItWaitsForOneThatIsAwaited) {
   EXPECT_EQ(job.found().kind, Kind::deadlock);
   EXPECT_EQ(job.cause(), "[0-1] 3");
   job.wait_fors[0].queued = {0, 1};
-  EXPECT_EQ(job.found().kind, Kind::queued) << "nobody knows behind what rank 0 is";
+  EXPECT_EQ(job.found().kind, Kind::queued) << "no report says what holds up rank 0";
   EXPECT_EQ(job.cause(), "[0] 2");
 }
 
