@@ -25,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../integration"))
 from daemon import BIN, SLOWDOWN, Daemon  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
+from one_gpu import variables_of  # noqa: E402
 
 # The kinds of diagnosis that are right, the state that it may have, and whose ranks it names. `abort`: the
 # survivors throw its sentence, although their time-out is far away.
@@ -45,9 +47,6 @@ FAULTS = {
 }
 LONG = 600  # the default time-out of operations, in seconds
 PATIENCE = int(os.environ.get("DRILLS_PATIENCE", "40")) * SLOWDOWN
-# What ranks that share a GPU need, beside an NCCL_HOSTID each.
-SHARE = {"NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2",
-         "NCCL_IB_DISABLE": "1"}
 
 
 class Ranks:
@@ -57,8 +56,6 @@ class Ranks:
         url = f"c10dd://{daemon.address[0]}:{daemon.address[1]}/{job}"
         self.folder = tempfile.TemporaryDirectory()
         self.environment = {**os.environ, "C10DD_FLIGHT_DIR": self.folder.name, "C10DD_FLIGHT": "on"}
-        if drill["backend"] == "nccl":
-            self.environment.update(SHARE)
         if drill["backend"] == "mpi":
             self.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         self.processes = []
@@ -69,7 +66,7 @@ class Ranks:
                      FAULTS[drill["fault"]].get("timeout", LONG)]
             self.processes.append(subprocess.Popen(
                 (mpi if rank == "-" else []) + [str(word) for word in words],
-                env={**self.environment, "NCCL_HOSTID": f"rank-{rank}"},
+                env={**self.environment, **(variables_of(rank) if drill["backend"] == "nccl" else {})},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
             os.set_blocking(self.processes[-1].stdout.fileno(), False)
         self.said = []

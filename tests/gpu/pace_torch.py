@@ -11,8 +11,7 @@ import sys
 import tempfile
 import time
 
-SHARE = {"NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2",
-         "NCCL_IB_DISABLE": "1"}
+from one_gpu import variables_of
 
 
 def work(rank, size, store):
@@ -41,7 +40,7 @@ def main():
     size = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     with tempfile.TemporaryDirectory() as folder:
         ranks = [subprocess.Popen([sys.executable, __file__, str(rank), str(size), os.path.join(folder, "store")],
-                                  env={**os.environ, **SHARE, "NCCL_HOSTID": f"rank-{rank}"})
+                                  env={**os.environ, **variables_of(rank)})
                  for rank in range(size)]
         return max(one.wait() for one in ranks)
 

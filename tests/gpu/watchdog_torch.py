@@ -16,7 +16,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../integration"))
 from daemon import BIN, Daemon  # noqa: E402
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from pace_torch import SHARE  # noqa: E402
+from one_gpu import variables_of  # noqa: E402
 
 
 def work():
@@ -35,12 +35,12 @@ def work():
 
 def main():
     with Daemon(environment={**os.environ, "LD_LIBRARY_PATH": os.path.join(BIN, "../lib")}) as daemon, tempfile.TemporaryDirectory() as folder:
-        variables = {**os.environ, **SHARE, "MASTER_ADDR": daemon.address[0], "MASTER_PORT": str(daemon.address[1]),
+        variables = {**os.environ, "MASTER_ADDR": daemon.address[0], "MASTER_PORT": str(daemon.address[1]),
                      "WORLD_SIZE": "2", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
                      "TORCH_FR_BUFFER_SIZE": "100", "TORCH_FR_DUMP_TEMP_FILE": os.path.join(folder, "trace_"),
                      "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": os.path.join(folder, "trace_")}
         ranks = [subprocess.Popen([sys.executable, __file__, "rank"], stderr=subprocess.DEVNULL,
-                                  env={**variables, "RANK": str(rank), "NCCL_HOSTID": f"rank-{rank}"})
+                                  env={**variables, **variables_of(rank), "RANK": str(rank)})
                  for rank in range(2)]
         begin, seen = time.monotonic(), []
         while time.monotonic() < begin + 70 and any(one.poll() is None for one in ranks):

@@ -26,8 +26,6 @@ from concurrent.futures import ThreadPoolExecutor
 CASES = {"healthy": (3, None), "missing_rank": (4, 2), "wrong_operation": (4, 1), "wrong_size": (4, 3),
          "wrong_dtype": (4, 0), "crossed_groups": (3, 1), "killed_rank": (4, 3)}
 PREFIX = {"gloo": "comm_lib_trace_rank_", "nccl": "nccl_trace_rank_"}
-SHARE = {"NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2",
-         "NCCL_IB_DISABLE": "1"}
 HANG_SECONDS = 3
 
 
@@ -101,12 +99,13 @@ def work(case, rank, folder, backend):
 def make(case, to, backend):
     """Runs one case, and keeps the records; of missing_rank those in JSON, too."""
     os.makedirs(to, exist_ok=True)
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
+    from one_gpu import variables_of
     with tempfile.TemporaryDirectory(prefix="flight") as folder:
         script = shutil.copy(__file__, os.path.join(folder, "train.py"))
-        environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "16", "OMP_NUM_THREADS": "1",
-                       **(SHARE if backend == "nccl" else {})}
+        environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "16", "OMP_NUM_THREADS": "1"}
         ranks = [subprocess.Popen([sys.executable, script, case, str(rank), folder, backend],
-                                  env={**environment, "NCCL_HOSTID": f"rank-{rank}"})
+                                  env={**environment, **(variables_of(rank) if backend == "nccl" else {})})
                  for rank in range(CASES[case][0])]
         for one in ranks:
             one.wait()

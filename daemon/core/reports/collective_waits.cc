@@ -62,8 +62,8 @@ void CollectiveWaits::add(std::uint64_t process_group, const ActivityGroup& grou
   if (!settled_) unsettled_.push_back(process_group);
 }
 
-/// Adds a wait-for of which only those who wait are known, if the group is unsettled.
-void CollectiveWaits::add_uncertain(WaitFor one) {
+/// Adds a wait-for. While its group is unsettled, it tells only which ranks wait.
+void CollectiveWaits::add_wait(WaitFor one) {
   if (!settled_ && !is_overdue(one.process_group)) {
     one.uncertain = true;
     one.unsent = false;
@@ -222,7 +222,7 @@ void CollectiveWaits::add_levels(std::uint64_t process_group, const ActivityGrou
   }
   for (auto& [sequence, level] : levels) {
     if (planted(Planted::waiting_blamed)) std::swap(level.one.waiting, level.one.awaited);
-    add_uncertain(std::move(level.one));
+    add_wait(std::move(level.one));
   }
 }
 

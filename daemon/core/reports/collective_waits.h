@@ -108,7 +108,7 @@ class CollectiveWaits {
   bool waits(const RankActivity& rank, const OldestOperation& oldest) const;
   bool is_unknown(const RankActivity& rank, const Process& process) const;
   bool is_overdue(std::uint64_t process_group) const { return overdue_.contains(process_group); }
-  void add_uncertain(WaitFor one);
+  void add_wait(WaitFor one);
   void await_absent(const ActivityGroup& group, const Places& absent, WaitFor& one);
   const RanksOfJob& ranks_of_job();
   bool has_all_ranks(const ActivityGroup& group);

@@ -57,12 +57,12 @@ void CollectiveWaits::add_message(std::uint64_t process_group, const ActivityGro
   one.process_group = process_group;
   one.usual = message.usual;
   one.confirmed = message.told > 1;
-  if (message.peer < 0) return add_uncertain(std::move(one));  // it receives from any rank
+  if (message.peer < 0) return add_wait(std::move(one));  // it receives from any rank
   const auto peer = static_cast<Rank>(message.peer);
   const RankActivity& other = group.ranks[peer];
   if (other.state == RankActivity::State::absent) {
     await_absent(group, {peer}, one);
-    return add_uncertain(std::move(one));
+    return add_wait(std::move(one));
   }
   const Process& process = process_of(other);
   if (is_unknown(other, process)) settled_ = false;
@@ -75,7 +75,7 @@ void CollectiveWaits::add_message(std::uint64_t process_group, const ActivityGro
     one.waiting.push_back(*process.place);
     if (message.begun && !other.message.begun) one.queued = {*process.place};
     if (!message.begun && other.message.begun) one.queued = {*process_of(own).place};
-    return add_uncertain(std::move(one));
+    return add_wait(std::move(one));
   }
   one.awaited = {*process.place};
   // Of several unfinished messages only the oldest is known.
@@ -83,11 +83,11 @@ void CollectiveWaits::add_message(std::uint64_t process_group, const ActivityGro
   // It has issued more collectives, and stands still: it does not come to the message.
   const bool stands = waits(other, other.collective) || now_ - other.ended_at >= kStands;
   const bool ahead = other.collectives.issued > own.collectives.issued && stands;
-  if (planted(Planted::unsent_ignored)) return add_uncertain(std::move(one));
+  if (planted(Planted::unsent_ignored)) return add_wait(std::move(one));
   // Of a circle of messages, none is more to blame than the others.
   const bool blocked = list_.facts(*process.place).blocked && !waits(other, other.message);
   one.unsent = !process.lost && all_known && (ahead || blocked);
-  add_uncertain(std::move(one));
+  add_wait(std::move(one));
 }
 
 }  // namespace c10dd::core
