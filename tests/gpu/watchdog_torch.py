@@ -36,10 +36,12 @@ def work():
 def main():
     with Daemon(environment={**os.environ, "LD_LIBRARY_PATH": os.path.join(BIN, "../lib")}) as daemon, tempfile.TemporaryDirectory() as folder:
         variables = {**os.environ, "MASTER_ADDR": daemon.address[0], "MASTER_PORT": str(daemon.address[1]),
-                     "WORLD_SIZE": "2", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+                     "WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 hosts no store
+                     "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
                      "TORCH_FR_BUFFER_SIZE": "100", "TORCH_FR_DUMP_TEMP_FILE": os.path.join(folder, "trace_"),
                      "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": os.path.join(folder, "trace_")}
-        ranks = [subprocess.Popen([sys.executable, __file__, "rank"], stderr=subprocess.DEVNULL,
+        errors = [open(os.path.join(folder, f"errors_{rank}"), "w+", encoding="utf-8") for rank in range(2)]
+        ranks = [subprocess.Popen([sys.executable, __file__, "rank"], stderr=errors[rank],
                                   env={**variables, **variables_of(rank), "RANK": str(rank)})
                  for rank in range(2)]
         begin, seen = time.monotonic(), []
@@ -52,10 +54,14 @@ def main():
             if any("has given up" in one for one in seen) and time.monotonic() > begin + 45:
                 break
             time.sleep(0.1)
-        print("exit codes", [one.poll() for one in ranks], "records", sorted(os.listdir(folder)))
-        for one in ranks:
+        print("exit codes", [one.poll() for one in ranks], "records",
+              sorted(name for name in os.listdir(folder) if name.startswith("trace_")))
+        for one, file in zip(ranks, errors):
             one.kill()
             one.wait()
+            file.seek(0)
+            print(*file.readlines()[-3:], sep="", end="")
+            file.close()
         return 0 if any("has given up" in one for one in seen) else 1
 
 

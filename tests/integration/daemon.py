@@ -10,6 +10,8 @@ import urllib.request
 BIN = os.environ.get("C10DD_BIN", os.path.join(os.path.dirname(__file__), "../../build/bin"))
 # What the time that a test waits is multiplied with: sanitizers take their share.
 SLOWDOWN = int(os.environ.get("C10DD_TEST_SLOWDOWN", "1"))
+# A daemon ends with this if a disk holds up its Redis; its service starts it again, and so do tests.
+UNAVAILABLE, NO_REPLY, TRIES = 69, "no reply within", 10
 
 
 def reserve_port(host="127.0.0.1"):
@@ -42,15 +44,30 @@ class Daemon:
         self.log = tempfile.TemporaryFile()
 
     def start(self):
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.log,
-                                        env=self.environment)
-        line = self.process.stdout.readline().decode()
-        if not line.startswith("listening on "):
+        for _ in range(TRIES):
+            self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.log,
+                                            env=self.environment)
+            line = self.process.stdout.readline().decode()
+            if line.startswith("listening on "):
+                break
             code = self.process.wait(10)
+            if code != UNAVAILABLE or NO_REPLY not in self.errors():
+                break
+        if not line.startswith("listening on "):
             raise RuntimeError(f"the daemon did not start (exit {code}): {self.errors()}")
         host, port = line.split()[-1].rsplit(":", 1)
         self.address = (host, int(port))
         return self
+
+    def refusal(self, *options, patience=30 * SLOWDOWN):
+        """(exit code, standard error) of a daemon that must not start."""
+        self.log.close()
+        for _ in range(TRIES):
+            done = subprocess.run([*self.command, *options], capture_output=True, text=True, timeout=patience,
+                                  env=self.environment, check=False)
+            if done.returncode != UNAVAILABLE or NO_REPLY not in done.stderr:
+                break
+        return done.returncode, done.stderr
 
     def errors(self):
         return text_of(self.log)

@@ -3,16 +3,13 @@
 """A Redis that cannot do what a daemon needs is refused at the start, with a sentence that says what to do."""
 import contextlib
 import re
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from daemon import Daemon, SLOWDOWN
+from daemon import Daemon
 from redis_server import Redis, sentinel
 from resp import command
-
-PATIENCE = 30 * SLOWDOWN
 
 
 class BadServers(unittest.TestCase):
@@ -25,11 +22,9 @@ class BadServers(unittest.TestCase):
         return self.stack.enter_context(Redis(self.stack.enter_context(tempfile.TemporaryDirectory()), *options))
 
     def refused(self, code, url, *options):
-        daemon = Daemon(*options, engine=url)
-        daemon.log.close()
-        done = subprocess.run(daemon.command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        self.assertEqual(code, done.returncode, done.stderr)
-        return done.stderr
+        found, text = Daemon(*options, engine=url).refusal()
+        self.assertEqual(code, found, text)
+        return text
 
     def url(self, login=""):
         return f"redis://{login}127.0.0.1:{self.redis.port}"

@@ -3,7 +3,6 @@
 """What a Redis has lost while the daemon runs, or between two starts of it, is noticed."""
 import contextlib
 import os
-import subprocess
 import tempfile
 import time
 import unittest
@@ -36,11 +35,15 @@ class RedisLoss(unittest.TestCase):
 
     def refused(self, *options, code=78):
         """The text of a daemon that does not start on this state."""
-        daemon = Daemon("--lease", "1", *options, engine=f"redis://127.0.0.1:{self.port}")
-        daemon.log.close()
-        done = subprocess.run(daemon.command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        self.assertEqual(code, done.returncode, done.stderr)
-        return done.stderr
+        found, text = Daemon("--lease", "1", *options, engine=f"redis://127.0.0.1:{self.port}").refusal()
+        self.assertEqual(code, found, text)
+        return text
+
+    def wait_for_heartbeats(self, count, daemon):
+        until = time.monotonic() + PATIENCE
+        while int(self.redis("HGET", "c10dd:pulse", "count")) < count:
+            self.assertLess(time.monotonic(), until, daemon.errors())
+            time.sleep(0.05)
 
     def wait_until_stopped(self, daemon, reason):
         """The daemon serves nothing, and /readyz says why."""
@@ -116,7 +119,7 @@ class RedisLoss(unittest.TestCase):
         with contextlib.closing(Wire(self.daemon.address)) as client:
             self.assertEqual("ok", client.hello(session=session, job="A").code)
             stamp = client.set("who", "1").stamp
-        time.sleep(1)  # for some heartbeats
+        self.wait_for_heartbeats(5, self.daemon)
         self.redis("HINCRBY", "c10dd:pulse", "count", "-3")
         self.wait_until_stopped(self.daemon, "the state has heartbeat count ")
         self.start("--accept-rollback")
@@ -129,10 +132,7 @@ class RedisLoss(unittest.TestCase):
         marked = self.start("--mark", mark)
         self.set("A", "1", marked)
         self.assertTrue(os.path.exists(mark))
-        until = time.monotonic() + PATIENCE
-        while int(self.redis("HGET", "c10dd:pulse", "count")) < 10:  # with newer marks
-            self.assertLess(time.monotonic(), until, marked.errors())
-            time.sleep(0.05)
+        self.wait_for_heartbeats(10, marked)
         marked.stop()
         self.daemon.stop()
         count = int(self.redis("HGET", "c10dd:pulse", "count"))
