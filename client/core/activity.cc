@@ -50,6 +50,12 @@ void note_marks(const std::vector<Mark>& marks, std::uint64_t& told) {
   for (const Mark& mark : marks) told = std::max(told, mark.sequence);
 }
 
+/// Returns whether the daemon has not taken a report because of what it says.
+bool is_refusal(Code code) {
+  return code == Code::invalid_argument || code == Code::size_mismatch ||
+         code == Code::quota_exceeded || code == Code::too_large;
+}
+
 constexpr int kGoesOn = 3;  // the urgency of a group that goes on
 
 }  // namespace
@@ -62,6 +68,8 @@ struct ActivityReports::Due {
 
   auto operator<=>(const Due&) const = default;
 };
+
+ActivityReports::ActivityReports() : most_(limits::kGroupsPerActivity) {}
 
 void ActivityReports::open(WatchedGroup group) {
   const std::uint64_t id = group.opened.process_group;
@@ -81,6 +89,7 @@ void ActivityReports::close(std::uint64_t process_group) {
     return;
   }
   group.closed = true;
+  if (group.refused_at) group.refused_at = TimePoint();  // told once more
   group.newest = group.watched.read();
   group.watched.read = {};
   group.watched.hopeless = {};
@@ -121,16 +130,34 @@ void ActivityReports::add_opened(Activity& report, Group& group) {
   report.opened.push_back(group.watched.opened);
 }
 
+/// Returns the groups that a report is due for, in their order; or only one that was refused
+/// before.
+std::vector<ActivityReports::Due> ActivityReports::all_due(bool stalled, TimePoint now) const {
+  std::vector<Due> all;
+  for (const auto& [id, group] : groups_) {
+    if (group.refused_at && now - *group.refused_at < kRefused) continue;
+    auto place = due(group, stands_ != blocked_told_, now);
+    const bool untold =
+        stalled && ended_of(group.newest) > group.ended_told && now - group.changed_at >= kOld;
+    if (!place && untold) place = Due{kGoesOn + 1, group.told_at, id};
+    if (place && group.refused_at) return {*place};
+    if (place) all.push_back(*place);
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
 std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoint now) {
   in_flight_.reset();
   if (again) {
     forget_told();
+    for (auto& [id, group] : groups_) group.refused_at.reset();
+    most_ = limits::kGroupsPerActivity;
     not_before_ = TimePoint();
     refused_ = false;
   }
   if (refused_ || now < not_before_) return std::nullopt;
   if (rested_at_ == TimePoint()) rested_at_ = now;
-  std::vector<Due> all;
   bool changed = !blocked;
   for (auto& [id, group] : groups_) {
     if (!group.closed) {
@@ -147,18 +174,11 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
   stands_ = blocked && now - blocked_since_ >= kStill;
   const bool stalled = std::ranges::any_of(
       groups_, [](const auto& entry) { return !entry.second.closed && entry.second.old; });
-  for (const auto& [id, group] : groups_) {
-    auto place = due(group, stands_ != blocked_told_, now);
-    const bool untold =
-        stalled && ended_of(group.newest) > group.ended_told && now - group.changed_at >= kOld;
-    if (!place && untold) place = Due{kGoesOn + 1, group.told_at, id};
-    if (place) all.push_back(*place);
-  }
-  std::ranges::sort(all);
+  std::vector<Due> all = all_due(stalled, now);
   const bool goes_on =
       std::ranges::any_of(all, [](const Due& one) { return one.urgency == kGoesOn; });
-  if (all.size() > limits::kGroupsPerActivity) {
-    all.resize(limits::kGroupsPerActivity);
+  if (all.size() > most_) {
+    all.resize(most_);
   } else if (goes_on) {
     rested_at_ = now;
   }
@@ -172,9 +192,10 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
     if (group.closed) report.closed.push_back(place.process_group);
   }
   for (auto& [id, group] : groups_) {
-    if (report.opened.size() >= kOpenedPerReport) break;
+    if (most_ < limits::kGroupsPerActivity || report.opened.size() >= kOpenedPerReport) break;
     const auto same_id = [id = id](const OpenedGroup& one) { return one.process_group == id; };
-    if (!group.known && std::ranges::none_of(report.opened, same_id)) add_opened(report, group);
+    const bool fresh = !group.known && !group.refused_at;
+    if (fresh && std::ranges::none_of(report.opened, same_id)) add_opened(report, group);
   }
   if (report.opened.empty() && report.groups.empty()) return std::nullopt;
   in_flight_ = report;
@@ -187,7 +208,7 @@ std::optional<Activity> ActivityReports::timed_out(std::uint64_t process_group, 
   std::vector<std::pair<Duration, std::uint64_t>> order;  // the oldest first
   std::map<std::uint64_t, ReadGroup> read;
   for (const auto& [id, group] : groups_) {
-    if (group.closed) continue;
+    if (group.closed || (group.refused_at && id != process_group)) continue;
     const ReadGroup& one = read[id] = group.watched.read();
     if (id == process_group || has_old(one)) order.emplace_back(-age_of(one.activity), id);
   }
@@ -219,8 +240,23 @@ void ActivityReports::forget_told() {
   in_flight_.reset();
 }
 
+/// Halves the reports until a refused group stands alone.
+void ActivityReports::note_refused(const Activity& report, TimePoint now) {
+  if (report.groups.size() > 1 || report.opened.size() > 1) {
+    most_ = std::max<std::size_t>(1, report.groups.size() / 2);
+    return;
+  }
+  const auto it = groups_.find(report.groups.empty() ? report.opened[0].process_group
+                                                     : report.groups[0].process_group);
+  most_ = limits::kGroupsPerActivity;
+  if (it == groups_.end()) return;
+  it->second.refused_at = now;
+  if (it->second.closed) groups_.erase(it);
+}
+
 void ActivityReports::note_told(const Activity& report, TimePoint now) {
   blocked_told_ = report.blocked;
+  if (report.groups.size() < most_) most_ = limits::kGroupsPerActivity;  // all was told
   for (const OpenedGroup& opened : report.opened) {
     const auto it = groups_.find(opened.process_group);
     if (it != groups_.end()) it->second.known = true;
@@ -229,6 +265,7 @@ void ActivityReports::note_told(const Activity& report, TimePoint now) {
     const auto it = groups_.find(told.process_group);
     if (it == groups_.end()) continue;
     Group& group = it->second;
+    group.refused_at.reset();
     const bool repeated = group.times_told > 0 && same(told, group.told);
     group.times_told = repeated ? group.times_told + 1 : 1;
     group.told_at = now;
@@ -263,7 +300,11 @@ const ActivityDiagnosis* ActivityReports::take(const Reply& reply, TimePoint now
 void ActivityReports::replied(const Reply& reply, TimePoint now) {
   const auto report = std::exchange(in_flight_, std::nullopt);
   if (take(reply, now) == nullptr) {
-    forget_told();  // the daemon may have taken all of the report, or nothing
+    if (report && is_refusal(reply.error().code)) {
+      note_refused(*report, now);
+    } else {
+      forget_told();  // the daemon may have taken all of the report, or nothing
+    }
     not_before_ = now + kRepeat;
     return;
   }

@@ -43,7 +43,8 @@ struct WatchedGroup {
 ///   share a report.
 /// Groups with old operations come first, the oldest before the others, then closed ones. A report
 /// has at most limits::kGroupsPerActivity groups, the next one has the others. Groups above
-/// limits::kOpenGroups are not reported.
+/// limits::kOpenGroups are not reported. After a report that the daemon refuses, the next ones have
+/// half as many groups, until the refused group stands alone: it silences no other one.
 class ActivityReports {
  public:
   static constexpr Duration kOld = std::chrono::milliseconds(500);
@@ -52,10 +53,14 @@ class ActivityReports {
   static constexpr Duration kRest = std::chrono::seconds(3);
   /// How often to call next(): sooner than kOld, so that a report comes soon after it.
   static constexpr Duration kPeriod = std::chrono::milliseconds(250);
+  /// A group whose report the daemon refuses is told alone, and not again for so long.
+  static constexpr Duration kRefused = std::chrono::seconds(30);
   /// What the daemon has said of a group counts for so long.
   static constexpr Duration kFresh = std::chrono::seconds(2);
   /// New groups in one report.
   static constexpr std::size_t kOpenedPerReport = 256;
+
+  ActivityReports();
 
   void open(WatchedGroup group);
   /// Calls WatchedGroup::read for the last time.
@@ -69,7 +74,7 @@ class ActivityReports {
   std::optional<Activity> next(bool again, bool blocked, TimePoint now);
   /// Takes the reply to the last report of next(), and calls WatchedGroup::hopeless, which may call
   /// close(). The failure unknown_op ends the reports until the next connect: it is an older
-  /// daemon. After another failure all is told again, after kRepeat.
+  /// daemon. After a refusal the rest is told after kRepeat, after another failure all is.
   void replied(const Reply& reply, TimePoint now);
 
   /// Returns a report of one group, an operation of which has timed out, and of other groups with
@@ -87,11 +92,12 @@ class ActivityReports {
  private:
   struct Group {
     WatchedGroup watched;
-    bool closed = false;           // kept until the daemon knows it
-    ReadGroup newest;              // as of the last next(), or of close()
-    TimePoint changed_at;          // when next() saw that it had changed
-    bool old = false;              // had an old operation then
-    bool sent = false;             // a report has opened it, so the daemon may know it
+    bool closed = false;                       // kept until the daemon knows it
+    std::optional<TimePoint> refused_at = {};  // since then the daemon has refused it
+    ReadGroup newest;                          // as of the last next(), or of close()
+    TimePoint changed_at;                      // when next() saw that it had changed
+    bool old = false;                          // had an old operation then
+    bool sent = false;                         // a report has opened it, so the daemon may know it
     bool known = false;            // the daemon has replied to such a report since the last connect
     GroupActivity told;            // what the daemon knows
     bool told_old = false;         // it has an old operation
@@ -107,7 +113,9 @@ class ActivityReports {
   /// `stalled`: some group has an old operation.
   static void add(Activity& report, const Group& group, ReadGroup read, bool stalled);
   static void add_opened(Activity& report, Group& group);
+  std::vector<Due> all_due(bool stalled, TimePoint now) const;
   void forget_told();
+  void note_refused(const Activity& report, TimePoint now);
   void note_told(const Activity& report, TimePoint now);
   const ActivityDiagnosis* take(const Reply& reply, TimePoint now);
 
@@ -118,6 +126,7 @@ class ActivityReports {
   bool stands_ = false;      // this has been so for kStill
   TimePoint rested_at_;      // the last report of all groups that go on
   TimePoint not_before_;     // after a failure
+  std::size_t most_;         // groups in a report
   ActivityDiagnosis newest_;
   TimePoint replied_at_;
   bool refused_ = false;  // by an older daemon

@@ -68,14 +68,14 @@ std::optional<std::uint64_t> count_in(const json::value& of, std::string_view na
   return none ? std::nullopt : std::optional(count);
 }
 
-/// Returns how long ago a time was, for people; empty if it is not known.
-std::string age_of(const std::optional<double>& since, WallTime now) {
+/// Returns how long ago a time was, for people, after a word; empty if it is not known.
+std::string age_of(std::string_view word, const std::optional<double>& since, WallTime now) {
   if (!since) return {};
   const double age = std::chrono::duration<double>(now.time_since_epoch()).count() - *since;
   if (age > kLongest) return {};
   // The clock of the daemon may be ahead.
   const std::chrono::duration<double> seconds(std::max(age, 0.0));
-  return " for " + human(std::chrono::duration_cast<Duration>(seconds));
+  return format(" {} {}", word, human(std::chrono::duration_cast<Duration>(seconds)));
 }
 
 /// Returns words with commas between; of many, the first ones and the number of the others.
@@ -132,6 +132,10 @@ RunDiagnosis diagnosis_of(const json::value& run) {
   if (word == "ended" || word == "idle") out.quiet = word;
   out.state = out.quiet.empty() ? state_in(*found) : State::running;
   if (!out.state) return out;
+  if (const json::value* const last = member(*found, "last_stuck")) {
+    out.last_stuck = line_in(*last, "sentence");
+    out.last_ended = number_in(*last, "/ended");
+  }
   out.kind = line_in(*found, "kind");
   if (*out.state == State::running) return out;
   out.since = number_in(*found, "/since");
@@ -165,7 +169,7 @@ std::string line_of(const RunDiagnosis& one, WallTime now) {
   if (!one.state) return name_shown(one) + ": not known: its daemon sends no diagnosis";
   const std::string text = format("{}: {}", name_shown(one), state_word(one));
   if (*one.state == State::running) return text;
-  return format("{}{}: {}", text, age_of(one.since, now), one.sentence);
+  return format("{}{}: {}", text, age_of("for", one.since, now), one.sentence);
 }
 
 int code_of(const std::vector<RunDiagnosis>& runs) {
@@ -217,6 +221,10 @@ Outcome diagnose(const Arguments& of, WallTime now) {
   for (const RunDiagnosis& one : found.runs) {
     outcome.output += line_of(one, now) + "\n";
     if (one.state && *one.state != State::running) outcome.output += details_of(one);
+    if (one.last_stuck.empty()) continue;
+    const std::string ago = age_of("ended", one.last_ended, now);
+    outcome.output +=
+        format("  last stuck{}: {}\n", ago.empty() ? "" : "," + ago + " ago", one.last_stuck);
   }
   return outcome;
 }

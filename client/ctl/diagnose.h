@@ -37,6 +37,10 @@ struct RunDiagnosis {
   std::vector<std::string> hosts = {};
   std::optional<std::uint64_t> waiting = {};  ///< how many ranks wait
   std::vector<std::string> evidence = {};
+  /// Why it was stuck before; empty: it was not, or is stuck now. With when that ended, in Unix
+  /// seconds.
+  std::string last_stuck = {};
+  std::optional<double> last_ended = {};
 
   /// Returns whether both say the same, perhaps about another time.
   bool says_the_same(const RunDiagnosis& other) const {

@@ -7,15 +7,18 @@
 namespace c10dd::daemon {
 
 std::optional<std::uint64_t> DiagnosisPace::next(const Subject& subject, Diagnosis::State state,
-                                                 Time now, const std::vector<Rank>& ranks) {
+                                                 Time now, const std::vector<Rank>& ranks,
+                                                 const std::string& sentence) {
   Entry& entry = entry_of(subject);
-  const bool others = state == Diagnosis::State::stuck && entry.ranks != ranks;
+  const bool differs = entry.ranks != ranks || (!entry.holds && entry.sentence != sentence);
+  const bool others = state == Diagnosis::State::stuck && differs;
   if (entry.state == state && !others && now - entry.written < kFold) {
     ++entry.folded;
     return std::nullopt;
   }
   entry.state = state;
   entry.ranks = ranks;
+  entry.sentence = sentence;
   entry.written = now;
   entry.holds = true;
   return std::exchange(entry.folded, 0);

@@ -29,10 +29,11 @@ class DiagnosisPace {
 
   /// Decides about the line of a diagnosis. Returns nothing if the diagnosis is only counted.
   /// Otherwise returns how many were counted since the last line of the subject. A diagnosis whose
-  /// state differs from that of the last line always gets a line, and so does one that is stuck
-  /// because of other ranks.
+  /// state differs from that of the last line always gets a line. One that is stuck gets a line,
+  /// too, if it names other ranks, or if it is another one than the last, which has ended.
   std::optional<std::uint64_t> next(const Subject& subject, Diagnosis::State state, Time now,
-                                    const std::vector<Rank>& ranks = {});
+                                    const std::vector<Rank>& ranks = {},
+                                    const std::string& sentence = {});
 
   /// Decides about the line that says that a diagnosis does not hold any more. Returns true if the
   /// subject got a line since the last such line.
@@ -42,6 +43,7 @@ class DiagnosisPace {
   struct Entry {
     Diagnosis::State state = Diagnosis::State::running;  ///< in the last line
     std::vector<Rank> ranks = {};                        ///< in the last line
+    std::string sentence = {};                           ///< in the last line
     Time written;                                        ///< time of the last line
     std::uint64_t folded = 0;                            ///< counted since the last line
     bool holds = false;  ///< the last line of the subject says that the diagnosis holds

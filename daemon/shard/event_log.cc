@@ -71,8 +71,8 @@ void EventLog::write(const std::string& job, const std::string& run, const core:
 void EventLog::write_diagnosis(const std::string& job, const std::string& run,
                                const core::Diagnosed& diagnosed) {
   const Diagnosis& is = diagnosed.diagnosis;
-  const auto folded =
-      diagnoses_.next({job, run, is.kind}, is.state, std::chrono::steady_clock::now(), is.ranks);
+  const auto folded = diagnoses_.next({job, run, is.kind}, is.state,
+                                      std::chrono::steady_clock::now(), is.ranks, is.sentence);
   if (!folded) return;
   // Ranks come one after the other at each start of a job: to wait is no warning.
   const bool stuck = is.state == Diagnosis::State::stuck;

@@ -13,6 +13,7 @@ namespace {
 JobReport report_on(const JobSlot& slot, SteadyTime now, TimePoint job_time) {
   const Diagnosis& diagnosis = slot.job->diagnosis();
   const bool running = diagnosis.kind == Diagnosis::Kind::none;
+  const std::optional<Diagnoses::Ended>& last = slot.job->last_stuck();
   return {.name = slot.name,
           .run = slot.run,
           .number = slot.number,
@@ -20,7 +21,9 @@ JobReport report_on(const JobSlot& slot, SteadyTime now, TimePoint job_time) {
           .stats = slot.job->stats(),
           .idle = slot.attached.empty() ? now - slot.quiet_since : Duration{0},
           .diagnosis = diagnosis,
-          .diagnosed = running ? Duration{0} : job_time - diagnosis.since};
+          .diagnosed = running ? Duration{0} : job_time - diagnosis.since,
+          .last_stuck = last ? last->diagnosis : Diagnosis{},
+          .last_ended = last ? job_time - last->at : Duration{0}};
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ OptionalReply CollectiveOps::on(Step& step, const Activity& activity) {
       activity_.report(session, activity, step.now);
   if (!reported) return reported.error();
   diagnoses_.wake(*reported, step.now);
+  if (activity.timed_out) diagnoses_.note_time_out(step.now);
   ActivityDiagnosis found = concerning(session, activity, step.now);
   if (!activity.timed_out || activity.groups.empty()) return reply(std::move(found));
   const std::uint64_t overdue = activity.groups.front().process_group;
@@ -36,13 +37,17 @@ ActivityDiagnosis CollectiveOps::concerning(const SessionId& session, const Acti
   const Diagnosis& current =
       activity.timed_out ? diagnoses_.for_time_outs(now) : diagnoses_.current();
   const Reporter* const reporter = activity_.find(session);
-  if (current.kind == Diagnosis::Kind::none || reporter == nullptr) return {};
-  ActivityDiagnosis found = activity.timed_out ? Diagnoses::shown(current) : diagnoses_.shown();
-  for (const OpenPlace& open : reporter->open) {
-    if (!std::ranges::binary_search(current.process_groups, open.process_group)) continue;
-    found.groups.push_back(open.process_group);
+  if (reporter == nullptr) return {};
+  ActivityDiagnosis found = hopeless(*reporter);
+  if (!found.groups.empty() && found.sentence != current.sentence) return found;
+  if (current.kind == Diagnosis::Kind::none) return {};
+  if (found.groups.empty()) {
+    found = activity.timed_out ? Diagnoses::shown(current) : diagnoses_.shown();
+    for (const OpenPlace& open : reporter->open) {
+      if (!std::ranges::binary_search(current.process_groups, open.process_group)) continue;
+      found.groups.push_back(open.process_group);
+    }
   }
-  if (current.hopeless && !planted(Planted::hopeless_untold)) found.hopeless = found.groups;
   // The others that are old are in this report, because a client repeats them.
   for (const GroupActivity& told : activity.groups) {
     const OpenPlace* const place = reporter->place_in(told.process_group);
@@ -53,6 +58,22 @@ ActivityDiagnosis CollectiveOps::concerning(const SessionId& session, const Acti
     }
   }
   return found.groups.empty() ? ActivityDiagnosis{} : found;
+}
+
+/// Returns the diagnosis that has found groups hopeless that a session has open, or one that
+/// concerns no group.
+ActivityDiagnosis CollectiveOps::hopeless(const Reporter& reporter) const {
+  ActivityDiagnosis found;
+  if (planted(Planted::hopeless_untold)) return found;
+  const ActivityDiagnosis* first = nullptr;
+  for (const OpenPlace& open : reporter.open) {
+    const ActivityDiagnosis* const told = diagnoses_.hopeless(open.process_group);
+    if (told == nullptr || (first != nullptr && told->sentence != first->sentence)) continue;
+    if (first == nullptr) found = *(first = told);
+    found.groups.push_back(open.process_group);
+  }
+  found.hopeless = found.groups;
+  return found;
 }
 
 /// Returns why the operations of one group do not end. It concerns no group if nothing is found.

@@ -39,6 +39,7 @@ class CollectiveOps {
 
   ActivityDiagnosis concerning(const SessionId& session, const Activity& activity,
                                TimePoint now) const;
+  ActivityDiagnosis hopeless(const Reporter& reporter) const;
   ActivityDiagnosis of_group(std::uint64_t process_group, TimePoint now);
 
   CollectiveLedger& ledger_;

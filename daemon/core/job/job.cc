@@ -147,7 +147,7 @@ Effects Job::tick(TimePoint now) {
   // Runs before time_out(), so that a request whose condition came true in this tick succeeds.
   waits_.release_all_but_status(step);
   diagnoses_.tick(wait_sources(now), out.events);
-  waits_.time_out(step, diagnoses_.for_time_outs(now));
+  if (waits_.time_out(step, diagnoses_.for_time_outs(now))) diagnoses_.note_time_out(now);
   settle(step);
   record(step, Ping::op, std::nullopt);
   release(step);

@@ -77,6 +77,7 @@ class Job {
   JobView view(TimePoint now) const { return core::view(wait_sources(now)); }
   /// Returns why the job does not go on, as it was found last. See Diagnoses.
   const Diagnosis& diagnosis() const { return diagnoses_.current(); }
+  const std::optional<Diagnoses::Ended>& last_stuck() const { return diagnoses_.last_stuck(); }
   /// Returns whether the job has no session, key or queued item, and no group whose members have
   /// not all finished or left, so that its rows may be erased.
   bool empty() const;

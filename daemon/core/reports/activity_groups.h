@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,20 +90,51 @@ struct RankActivity {
   }
 };
 // With its marks (GroupMarks: 8 * 8 bytes and 16 bits) and its group in the list of its session (24
-// bytes, and a quarter as much room), a rank of a group takes at most 256 bytes. It shares its
-// texts with the other ranks, unless their operations differ.
-static_assert(sizeof(RankActivity) <= 256 - 64 - 2 - 30);
+// bytes, and an eighth as much room), a rank of a group takes at most 256 bytes, one of them in
+// RankTable. It shares its texts with the other ranks, unless their operations differ.
+static_assert(sizeof(RankActivity) <= 256 - 64 - 2 - 27 - 1);
+
+/// The ranks of a group. A rank takes one byte until somebody opens the group as one of its eight
+/// neighbours, so a session that names a large size takes no memory for ranks that never come.
+class RankTable {
+ public:
+  explicit RankTable(Rank size) : size_(size), parts_((size + kPart - 1) / kPart) {}
+
+  Rank size() const { return size_; }
+  const RankActivity& operator[](Rank rank) const {
+    static const RankActivity kAbsent;
+    const auto& part = parts_[rank / kPart];
+    return part ? (*part)[rank % kPart] : kAbsent;
+  }
+  RankActivity& take(Rank rank) {
+    auto& part = parts_[rank / kPart];
+    if (!part) part = std::make_unique<std::array<RankActivity, kPart>>();
+    return (*part)[rank % kPart];
+  }
+  /// All ranks, in their order.
+  auto all() const {
+    return std::views::iota(Rank{0}, size_) |
+           std::views::transform(
+               [this](Rank rank) -> const RankActivity& { return (*this)[rank]; });
+  }
+
+ private:
+  static constexpr Rank kPart = 8;
+
+  Rank size_;
+  std::vector<std::unique_ptr<std::array<RankActivity, kPart>>> parts_;
+};
 
 struct ActivityGroup {
-  std::string name;                 ///< `group "dp"`
-  std::vector<RankActivity> ranks;  ///< by rank in the group
-  TimePoint opened;                 ///< when the first rank has opened it
-  std::size_t open = 0;             ///< ranks in RankActivity::State::open
-  std::size_t old = 0;              ///< operations with OldestOperation::old
+  std::string name;      ///< `group "dp"`
+  RankTable ranks;       ///< by rank in the group
+  TimePoint opened;      ///< when the first rank has opened it
+  std::size_t open = 0;  ///< ranks in RankActivity::State::open
+  std::size_t old = 0;   ///< operations with OldestOperation::old
   OperationTexts texts = {};
   std::unique_ptr<GroupMarks> marks = {};  ///< null: no rank has reported any
 
-  Rank size() const { return static_cast<Rank>(ranks.size()); }
+  Rank size() const { return ranks.size(); }
 };
 
 /// A process group that a session has open.

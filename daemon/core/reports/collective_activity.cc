@@ -128,15 +128,16 @@ std::uint32_t CollectiveActivity::number_of(const SessionId& session) {
 }
 
 void CollectiveActivity::open(std::uint32_t number, const OpenedGroup& opened, TimePoint now) {
-  const auto [entry, added] = groups_.try_emplace(opened.process_group);
-  ActivityGroup& group = entry->second;
-  if (added) {
-    group.name = opened.name.empty() ? "a process group" : format("group \"{}\"", opened.name);
-    group.ranks.resize(opened.size);
-    group.opened = now;
+  auto entry = groups_.find(opened.process_group);
+  if (entry == groups_.end()) {
+    std::string name =
+        opened.name.empty() ? "a process group" : format("group \"{}\"", opened.name);
+    ActivityGroup made{.name = std::move(name), .ranks = RankTable(opened.size), .opened = now};
+    entry = groups_.emplace(opened.process_group, std::move(made)).first;
     ranks_ += opened.size;
   }
-  RankActivity& rank = group.ranks[opened.rank];
+  ActivityGroup& group = entry->second;
+  RankActivity& rank = group.ranks.take(opened.rank);
   if (rank.state == RankActivity::State::open && rank.reporter == number) return;
   Reporter& reporter = reporters_[number];
   reporter.job_rank = planted(Planted::rank_of_group_told) ? opened.rank : opened.job_rank;
@@ -147,7 +148,7 @@ void CollectiveActivity::open(std::uint32_t number, const OpenedGroup& opened, T
   rank.job_rank = opened.job_rank;
   ++group.open;
   const std::size_t places = reporter.open.size();
-  if (places == reporter.open.capacity()) reporter.open.reserve(places + places / 4 + 1);
+  if (places == reporter.open.capacity()) reporter.open.reserve(places + places / 8 + 1);
   const auto at =
       std::ranges::lower_bound(reporter.open, opened.process_group, {}, &OpenPlace::process_group);
   reporter.open.insert(at, {opened.process_group, opened.rank, &group});
@@ -156,7 +157,7 @@ void CollectiveActivity::open(std::uint32_t number, const OpenedGroup& opened, T
 void CollectiveActivity::tell(const OpenPlace& place, const GroupActivity& told, TimePoint now,
                               Reported& found) {
   ActivityGroup& group = *place.group;
-  RankActivity& known = group.ranks[place.rank];
+  RankActivity& known = group.ranks.take(place.rank);
   tell_oldest(group, known.collective, oldest_of(told, true), now, found);
   tell_oldest(group, known.message, oldest_of(told, false), now, found);
   const auto ended = [](const OperationCounts& counts) {
@@ -174,6 +175,7 @@ void CollectiveActivity::tell(const OpenPlace& place, const GroupActivity& told,
     busy_.erase(told.process_group);
   }
   if (group.size() == 1 || (told.hash_marks.empty() && told.time_marks.empty())) return;
+  if (group.open < (group.size() + 1) / 2) return;  // marks are compared when all have come
   if (!group.marks) group.marks = std::make_unique<GroupMarks>(group.size());
   group.marks->add(place.rank, told.hash_marks, told.time_marks, now);
   if (group.marks->deviates()) {
@@ -187,7 +189,7 @@ void CollectiveActivity::tell(const OpenPlace& place, const GroupActivity& told,
 void CollectiveActivity::tell_ended(const OpenPlace& place, const EndedCollective& told,
                                     Reported& found) {
   ActivityGroup& group = *place.group;
-  RankActivity& known = group.ranks[place.rank];
+  RankActivity& known = group.ranks.take(place.rank);
   const OperationTexts::Text* const text = group.texts.take(told.name, told.arguments);
   clear_last(group, known);
   known.last_sequence = told.sequence;
@@ -202,7 +204,7 @@ void CollectiveActivity::close(std::uint32_t number, std::uint64_t process_group
   std::vector<OpenPlace>& open = reporters_[number].open;
   const auto place = std::ranges::find(open, process_group, &OpenPlace::process_group);
   ActivityGroup& group = *place->group;
-  RankActivity& rank = group.ranks[place->rank];
+  RankActivity& rank = group.ranks.take(place->rank);
   open.erase(place);
   rank.state = RankActivity::State::closed;
   stop_being_old(group, rank.collective);
@@ -228,8 +230,8 @@ void CollectiveActivity::end(const SessionId& session, Ending ending) {
 
 /// Makes a rank one that nobody has opened.
 void CollectiveActivity::vacate(std::uint64_t process_group, ActivityGroup& group, Rank rank) {
-  RankActivity& known = group.ranks[rank];
-  if (known.state == RankActivity::State::absent) return;
+  if (group.ranks[rank].state == RankActivity::State::absent) return;
+  RankActivity& known = group.ranks.take(rank);
   clear(group, known.collective);
   clear(group, known.message);
   clear_last(group, known);
@@ -248,7 +250,7 @@ void CollectiveActivity::vacate(std::uint64_t process_group, ActivityGroup& grou
 
 void CollectiveActivity::forget(std::uint64_t process_group) {
   const auto found = groups_.find(process_group);
-  for (const RankActivity& rank : found->second.ranks) {
+  for (const RankActivity& rank : found->second.ranks.all()) {
     if (rank.state == RankActivity::State::absent) continue;
     --reporters_[rank.reporter].entries;
     leave(rank.reporter);
@@ -275,7 +277,7 @@ AuditResult CollectiveActivity::audit() const {
   for (const auto& [process_group, group] : groups_) {
     std::size_t open = 0;
     std::size_t old = 0;
-    for (const RankActivity& rank : group.ranks) {
+    for (const RankActivity& rank : group.ranks.all()) {
       if (rank.state == RankActivity::State::open) ++open;
       if (rank.state != RankActivity::State::absent) ++entries[rank.reporter];
       old += std::size_t{rank.collective.old} + std::size_t{rank.message.old};

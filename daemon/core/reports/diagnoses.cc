@@ -113,11 +113,24 @@ void Diagnoses::look(const WaitSources& sources, TimePoint now, std::vector<Even
     return look_at(now + kPeriod);
   }
   change(std::move(diagnosis), now, events);
+  note_hopeless(sources.activity);
   const bool watched = sources.launch.is_proxied() && sources.launch.here() > 0;
   if (goes_on) return watched ? look_at(now + kWatch) : void();
   const Duration longest = only_keys ? kLongestOfKeys : kLongest;
   const bool found_none = current_.kind == Diagnosis::Kind::none;
   look_at(now + (found_none ? kPeriod : std::min<Duration>((now - changed_) / kShare, longest)));
+}
+
+void Diagnoses::note_hopeless(const CollectiveActivity& activity) {
+  std::erase_if(hopeless_, [&](const auto& one) { return !activity.groups().contains(one.first); });
+  if (!current_.hopeless) return;
+  const auto told = std::make_shared<const ActivityDiagnosis>(shown_);
+  for (const std::uint64_t group : current_.process_groups) hopeless_.emplace(group, told);
+}
+
+const ActivityDiagnosis* Diagnoses::hopeless(std::uint64_t process_group) const {
+  const auto found = hopeless_.find(process_group);
+  return found == hopeless_.end() ? nullptr : found->second.get();
 }
 
 void Diagnoses::change(Diagnosis found, TimePoint now, std::vector<Event>& events) {
@@ -135,6 +148,8 @@ void Diagnoses::change(Diagnosis found, TimePoint now, std::vector<Event>& event
   }
   began_ = std::min(began_, found.since);
   previous_ = std::exchange(current_, std::move(found));
+  if (previous_.state == Diagnosis::State::stuck) last_stuck_ = Ended{previous_, now};
+  if (current_.state == Diagnosis::State::stuck) last_stuck_.reset();
   shown_ = shown(current_);
   if (current_.kind != Diagnosis::Kind::none) {
     events.emplace_back(Diagnosed{current_, now - current_.since});
@@ -151,8 +166,21 @@ ActivityDiagnosis Diagnoses::shown(const Diagnosis& diagnosis) {
 }
 
 const Diagnosis& Diagnoses::for_time_outs(TimePoint now) const {
+  if (first_told_ && now - first_told_->at < kTimeOuts) {
+    const Diagnosis& first = first_told_->diagnosis;
+    const bool same_wait = current_.kind != Diagnosis::Kind::none &&
+                           current_.since <= first_told_->at &&
+                           current_.process_groups == first.process_groups;
+    if (same_wait && (first.kind != current_.kind || first.state >= current_.state)) return first;
+  }
   const bool was_worse = previous_.state > current_.state && now - changed_ < 2 * kPeriod;
   return was_worse ? previous_ : current_;
+}
+
+void Diagnoses::note_time_out(TimePoint now) {
+  if (first_told_ && now - first_told_->at < kTimeOuts) return;
+  const Diagnosis& told = for_time_outs(now);
+  if (told.kind != Diagnosis::Kind::none) first_told_ = Ended{told, now};
 }
 
 }  // namespace c10dd::core

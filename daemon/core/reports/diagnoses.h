@@ -5,6 +5,8 @@
 // are those of process groups, it is enough that their ranks have reported. In memory only.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -23,6 +25,8 @@ class Diagnoses {
   /// A process group may be unsettled (CollectiveWaits) for so long. Then a rank that has not said
   /// where it is counts as the one for which the others wait.
   static constexpr Duration kUnsettled = std::chrono::seconds(20);
+  /// Time-outs so long after the first one are of the same wait.
+  static constexpr Duration kTimeOuts = std::chrono::seconds(30);
   /// After the job was loaded, its clients have this time to connect.
   static constexpr Duration kReturn = std::chrono::milliseconds(2500);
   /// A look with more work than this, in entries of lists, is followed by a longer pause, in
@@ -54,24 +58,41 @@ class Diagnoses {
   std::optional<TimePoint> next_deadline() const { return next_; }
 
   const Diagnosis& current() const { return current_; }
+  /// The newest diagnosis with Diagnosis::State::stuck that does not hold any more, because
+  /// somebody has ended the job or its wait.
+  struct Ended {
+    Diagnosis diagnosis;
+    TimePoint at;
+  };
+  const std::optional<Ended>& last_stuck() const { return last_stuck_; }
   /// Returns the part of it that a reply to a report has. It names at most limits::kMissingNamed
   /// ranges of ranks, and no process group.
   const ActivityDiagnosis& shown() const { return shown_; }
   static ActivityDiagnosis shown(const Diagnosis& diagnosis);
+  /// Returns the part of the diagnosis that has found a process group hopeless, or null. Holds
+  /// until nobody has the group open: the first rank that aborts it ends the diagnosis, but the
+  /// others must hear of it, too.
+  const ActivityDiagnosis* hopeless(std::uint64_t process_group) const;
   /// Returns the diagnosis for the texts of requests that time out at `now`: the one before, if it
-  /// was worse and has just changed. The first of several time-outs may have ended a deadlock,
-  /// which the texts of the others must name, too.
+  /// was worse and has just changed; or the one that the first of several time-outs was told, if
+  /// the others wait in the same since then. For the first one has ended a deadlock, or its
+  /// process, which the texts of the others must not blame.
   const Diagnosis& for_time_outs(TimePoint now) const;
+  /// Notes that a time-out was told what for_time_outs() has returned.
+  void note_time_out(TimePoint now);
 
  private:
   void look_at(TimePoint when);
   bool is_quiet(const Sessions& sessions, TimePoint now);
   void look(const WaitSources& sources, TimePoint now, std::vector<Event>& events);
+  void note_hopeless(const CollectiveActivity& activity);
   void change(Diagnosis found, TimePoint now, std::vector<Event>& events);
 
   void note_unsettled(const std::vector<std::uint64_t>& groups, TimePoint now);
   std::set<std::uint64_t> overdue(TimePoint now) const;
 
+  /// By process group.
+  std::map<std::uint64_t, std::shared_ptr<const ActivityDiagnosis>> hopeless_;
   std::map<std::uint64_t, TimePoint> unsettled_;  // process groups, and since when they are
   std::optional<TimePoint> next_;
   TimePoint looked_;  // when it looked last
@@ -82,6 +103,8 @@ class Diagnoses {
   ActivityDiagnosis shown_;  // of current_
   TimePoint began_;          // of the first diagnosis since the kind changed
   Diagnosis previous_;       // before the last change
+  std::optional<Ended> last_stuck_;
+  std::optional<Ended> first_told_;  // what the first of several time-outs was told, and when
 };
 
 }  // namespace c10dd::core

@@ -23,8 +23,9 @@ Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
 }
 
 /// Ends the text of a time-out with the cause, which may be elsewhere in the job.
-void add_diagnosis(Failure& overdue, const WaitRules::WaitContext& look) {
+void add_diagnosis(Failure& overdue, WaitRules::WaitContext& look) {
   if (look.diagnosis == nullptr || look.diagnosis->kind == Diagnosis::Kind::none) return;
+  look.diagnosed = true;
   overdue.detail += "; diagnosis: " + look.diagnosis->sentence;
 }
 
@@ -250,7 +251,8 @@ Reply WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key,
     for (const Rank rank : look.diagnosis->ranks) {
       const bool named = std::ranges::any_of(
           overdue.missing, [&](const MissingRank& one) { return one.rank == rank; });
-      if (named || overdue.missing.size() == limits::kMissingNamed) continue;
+      const bool is_here = state->holder(rank) != nullptr;  // as in a deadlock of two barriers
+      if (named || is_here || overdue.missing.size() == limits::kMissingNamed) continue;
       overdue.missing.push_back(look_up(rank, key, *state, everybody));
     }
   }

@@ -44,6 +44,7 @@ class WaitRules {
     const Shortages* shortages = nullptr;  ///< why groups have not formed; set only in a time-out
     const Diagnosis* diagnosis = nullptr;  ///< of the job; set only in a time-out
     Revision observed = 0;                 ///< newest revision that the reply depends on
+    bool diagnosed = false;                ///< the reply has the sentence of `diagnosis`
 
     void observe(Revision seen) { observed = std::max(observed, seen); }
   };

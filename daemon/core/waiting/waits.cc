@@ -208,7 +208,8 @@ void Waits::recheck(Step& step, Waiter waiter) {
   pending_.add(std::move(waiter));
 }
 
-void Waits::time_out(Step& step, const Diagnosis& diagnosis) {
+bool Waits::time_out(Step& step, const Diagnosis& diagnosis) {
+  bool diagnosed = false;
   std::vector<Waiter> overdue = pending_.expire(step.now);
   // Handles watches of groups last, because other time-outs may change the status of the groups.
   std::stable_partition(overdue.begin(), overdue.end(), [](const Waiter& waiter) {
@@ -222,8 +223,10 @@ void Waits::time_out(Step& step, const Diagnosis& diagnosis) {
                                 .shortages = &shortages,
                                 .diagnosis = &diagnosis};
     Reply reply = time_out(step, waiter, look);
+    diagnosed = diagnosed || look.diagnosed;
     finish(step, waiter, std::move(reply), look.observed);
   }
+  return diagnosed;
 }
 
 void Waits::abort(Step& step, const SessionId& session, const char* why) {

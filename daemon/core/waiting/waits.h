@@ -47,8 +47,9 @@ class Waits {
 
   /// Answers the waiters whose deadline has come. If one of them waits at a barrier or exchange,
   /// breaks it. If one of them is a join, withdraws it. See WaitRules::time_out(). The replies to
-  /// those that have waited for others end with the diagnosis of the job, if there is one.
-  void time_out(Step& step, const Diagnosis& diagnosis);
+  /// those that have waited for others end with the diagnosis of the job, if there is one. Returns
+  /// whether one of them does.
+  bool time_out(Step& step, const Diagnosis& diagnosis);
 
   /// Aborts the blocked requests of a session that ends; `why` is the text of the failures.
   void abort(Step& step, const SessionId& session, const char* why);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the reply to a report of process groups changes, and what a report costs.
+#include <algorithm>
+#include <set>
+
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
 #include "tests/unit/client/activity_world.h"
@@ -117,6 +120,54 @@ TEST_F(ActivityTest, ADiagnosisCountsForTwoSeconds) {
   EXPECT_TRUE(hopeless_.empty());
   reports_.replied(ReplyBody(ActivityDiagnosis{}), now_);
   EXPECT_EQ(reports_.diagnosis(7, now_), nullptr) << "the daemon says that nobody waits";
+}
+
+// ---- a group that the daemon refuses -----------------------------------------------------------
+
+TEST_F(ActivityTest, ARefusedGroupSilencesNoOther) {
+  Ids ids;
+  for (std::uint64_t id = 1; id <= 100; ++id) ids.push_back(id);
+  for (const std::uint64_t id : ids) open(id);
+  const std::uint64_t bad = 42;
+  std::set<std::uint64_t> known;
+  int refused = 0;
+  const auto answer = [&](const std::optional<Activity>& report) {
+    if (!report) return;
+    if (std::ranges::count(opened(report), bad) > 0) {
+      ++refused;
+      return fail(Code::size_mismatch);
+    }
+    for (const std::uint64_t id : reported(report)) known.insert(id);
+    reply();
+  };
+  for (const TimePoint end = now_ + 20s; now_ < end;) answer(next_after(250ms));
+  EXPECT_EQ(known.size(), 99u);
+  EXPECT_LE(refused, 8) << "it is found by halves";
+  known.clear();
+  issue(7);
+  issue(bad);
+  const int before = refused;
+  for (const TimePoint end = now_ + 60s; now_ < end;) answer(next_after(250ms));
+  EXPECT_EQ(refused - before, 2) << "it is tried alone every 30 s";
+  EXPECT_EQ(known, std::set<std::uint64_t>{7});
+  close(bad);
+  answer(next_after(2s));
+  EXPECT_EQ(refused - before, 3) << "the daemon may know it";
+  close(7);
+  EXPECT_EQ(next_after(2s)->closed, Ids{7});
+}
+
+TEST_F(ActivityTest, AfterAReconnectARefusedGroupIsToldWithTheOthers) {
+  open(7);
+  open(8);
+  ASSERT_TRUE(next());
+  fail(Code::quota_exceeded);
+  ASSERT_EQ(opened(next_after(1s)), Ids{7});
+  fail(Code::quota_exceeded);
+  ASSERT_EQ(opened(next_after(1s)), Ids{8});
+  reply();
+  EXPECT_FALSE(next_after(1s));
+  EXPECT_EQ(opened(next(true)), (Ids{7, 8}));
 }
 
 // ---- an operation that has timed out -----------------------------------------------------------

@@ -310,6 +310,18 @@ TEST_F(CtlDiagnose, SaysWhoIsTheCauseAndSinceWhen) {
   EXPECT_EQ(ended.code, 0);
 }
 
+TEST_F(CtlDiagnose, SaysWhyARunWasStuckBefore) {
+  const Outcome idle = of(with_diagnosis(
+      "r0",
+      R"({"state":"idle","last_stuck":{"kind":"lost","ended":940,"sentence":"it was\nstuck"}})"));
+  EXPECT_EQ(idle.output, "r0: idle\n  last stuck, ended 60 s ago: it was?stuck\n");
+  EXPECT_EQ(idle.code, 0);
+  const Outcome odd = of(with_diagnosis(
+      "r0", R"({"state":"running","last_stuck":{"sentence":"so","ended":"soon"}},"more":[1])"));
+  EXPECT_EQ(odd.output, "r0: running\n  last stuck: so\n");
+  EXPECT_EQ(of(with_diagnosis("r0", R"({"state":"idle","last_stuck":7})")).output, "r0: idle\n");
+}
+
 TEST_F(CtlDiagnose, SaysThatAJobWaitsForItsFirstRank) {
   one_.say("GET /v1/jobs/j", {http_reply(R"({"job":"j","runs":[],"note":"job j waits"})")});
   const Outcome none = diagnose(arguments_, kNow);

@@ -3,6 +3,7 @@
 #include "daemon/core/reports/collective_activity.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <random>
 
@@ -53,6 +54,18 @@ TEST_F(CollectiveActivityTest, CountsInHowManyReportsAnOperationWasTold) {
   take(kFirst, tells({inside(7, unfinished(4, 2s, "broadcast"))}));
   EXPECT_EQ(rank(0).collective.told, 1) << "another operation";
   EXPECT_EQ(group().texts.size(), 1u);
+}
+
+TEST_F(CollectiveActivityTest, RanksThatNobodyOpensTakeNextToNoMemory) {
+  const std::size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+  constexpr Rank kSize = 131'072;
+  take(kFirst, opens({opened_group(7, 0, kSize)}));
+  GroupActivity marked = ended(7, 4);
+  marked.time_marks = {{.sequence = 4, .clock = 1s, .waited = 1ms}};
+  take(kFirst, tells({marked}));
+  const std::size_t taken = mallinfo2().uordblks + mallinfo2().hblkhd - before;
+  EXPECT_LE(taken, kSize + 8192);
+  EXPECT_EQ(group().ranks[kSize - 1].state, RankActivity::State::absent);
 }
 
 TEST_F(CollectiveActivityTest, KeepsACollectiveAndAMessage) {

@@ -286,6 +286,14 @@ TEST_F(CollectiveWaitsTest, CallBlockedRanksThatWaitForEachOtherHopeless) {
   EXPECT_EQ(tell(3).hopeless, Groups{kDp}) << "it is in no circle, but in one of the groups";
   EXPECT_EQ(tell(3).sentence, sentence());
   EXPECT_EQ(tell(3).ranks, (std::vector<RankRange>{{0, 1}}));
+  const std::string deadlock = sentence();
+  Activity aborted;
+  aborted.closed = {kDp, kTp};
+  tell(1, aborted);
+  live(1s, {2, 3, 4});
+  EXPECT_NE(sentence(), deadlock) << "the circle is broken";
+  EXPECT_EQ(tell(3).hopeless, Groups{kDp}) << "its reports come later";
+  EXPECT_EQ(tell(3).sentence, deadlock);
 }
 
 TEST_F(CollectiveWaitsTest, NameSubgroupsByTheRanksOfTheJob) {

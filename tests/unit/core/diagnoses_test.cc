@@ -56,6 +56,18 @@ TEST_F(DiagnosesTest, NameASilentRankWithinTwoSeconds) {
             "barrier \"step\" (generation 0, sequence 0) waits for rank 2 on host-3 (pid 103), "
             "which is silent; 2 ranks wait");
   EXPECT_EQ(diagnosis().hosts, std::vector<std::string>{"host-3"});
+  EXPECT_FALSE(job_.last_stuck());
+  const std::string stuck = sentence();
+  ask(3, barrier("step", 2, 3));
+  pass(1s, {1, 2, 3});
+  EXPECT_EQ(state(), "running");
+  ASSERT_TRUE(job_.last_stuck());
+  EXPECT_EQ(job_.last_stuck()->diagnosis.sentence, stuck);
+  EXPECT_LE(now_ - job_.last_stuck()->at, 1s);
+  ask(1, barrier("next", 0, 3));
+  pass(3s, {1, 2, 3});
+  EXPECT_EQ(state(), "waiting") << sentence();
+  EXPECT_TRUE(job_.last_stuck()) << "to wait is no news";
 }
 
 TEST_F(DiagnosesTest, NameARankWhoseConnectionHasClosed) {
@@ -103,6 +115,29 @@ TEST_F(DiagnosesTest, EndTheTextOfATimeOut) {
   pass(4s, {1, 2, 3});
   ASSERT_EQ(failures_.size(), 1U);
   EXPECT_TRUE(failures_[0].detail.ends_with("; diagnosis: " + said)) << failures_[0].detail;
+}
+
+TEST_F(DiagnosesTest, TellALaterTimeOutWhatTheFirstOneWasTold) {
+  for (std::uint64_t n = 1; n <= 2; ++n) open(n);
+  ask(1, barrier("a", 0, 2, 5s));
+  ask(2, barrier("b", 1, 2, 9s));
+  pass(4s, {1, 2});
+  const std::string deadlock = sentence();
+  ASSERT_TRUE(deadlock.starts_with("deadlock: ")) << deadlock;
+  pass(1500ms, {1, 2});
+  ASSERT_EQ(failures_.size(), 1U);
+  EXPECT_EQ(failures_[0].missing.size(), 1U) << "rank 0 has come itself";
+  drop(1);  // its process ends
+  pass(2s, {2});
+  EXPECT_NE(sentence().find("waits for rank 0 on host-1 (pid 101)"), std::string::npos);
+  pass(3s, {2});
+  ASSERT_EQ(failures_.size(), 2U);
+  EXPECT_TRUE(failures_[1].detail.ends_with("; diagnosis: " + deadlock)) << failures_[1].detail;
+  ask(2, barrier("c", 1, 2, 3s));
+  pass(4s, {2});
+  ASSERT_EQ(failures_.size(), 3U);
+  EXPECT_NE(failures_[2].detail.find("barrier \"c\""), std::string::npos);
+  EXPECT_EQ(failures_[2].detail.find("deadlock"), std::string::npos) << "it began later";
 }
 
 TEST_F(DiagnosesTest, SayThatAGenerationIsLost) {

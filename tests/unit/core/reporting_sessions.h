@@ -63,7 +63,7 @@ class ReportingSessions : public testing::Test {
   }
   const ActivityGroup& group(std::uint64_t id = 7) const { return activity_.groups().at(id); }
   const RankActivity& rank(Rank rank, std::uint64_t id = 7) const {
-    return group(id).ranks.at(rank);
+    return group(id).ranks[rank];
   }
 
   Quotas quotas_;

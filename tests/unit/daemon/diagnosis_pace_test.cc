@@ -63,6 +63,21 @@ TEST_F(DiagnosisPaceTest, AnEndGetsALineIfItsDiagnosisGotOne) {
   EXPECT_TRUE(pace_.ended(subject("a")));
 }
 
+TEST_F(DiagnosisPaceTest, AnotherHangOfTheSameKindGetsALineWhenTheLastHasEnded) {
+  const auto stuck = [&](const std::string& sentence, int second) {
+    return pace_.next(subject("a"), State::stuck, begin_ + seconds(second), {3}, sentence);
+  };
+  EXPECT_EQ(stuck("one", 0), 0U);
+  EXPECT_EQ(stuck("one, and more wait", 1), std::nullopt) << "the same hang";
+  EXPECT_TRUE(pace_.ended(subject("a")));
+  EXPECT_EQ(stuck("one", 20), std::nullopt) << "it comes again";
+  EXPECT_EQ(stuck("two", 40), 2U);
+  EXPECT_EQ(pace_.next(subject("b"), State::waiting, begin_, {}, "one"), 0U);
+  EXPECT_TRUE(pace_.ended(subject("b")));
+  EXPECT_EQ(pace_.next(subject("b"), State::waiting, begin_ + seconds(1), {}, "two"), std::nullopt)
+      << "to wait is usual";
+}
+
 TEST_F(DiagnosisPaceTest, RemembersSoManySubjectsAndForgetsTheOldestLine) {
   for (std::size_t i = 0; i < DiagnosisPace::kSubjects; ++i) {
     const auto at = begin_ + std::chrono::milliseconds(i);

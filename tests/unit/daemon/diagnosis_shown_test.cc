@@ -205,6 +205,29 @@ TEST(DiagnosisPages, ARunWhoseProcessesHaveAllLeftHasEnded) {
   EXPECT_EQ(diagnosis_json(run, {}), (boost::json::object{{"state", "idle"}}));
 }
 
+TEST(DiagnosisPages, WhyARunWasStuckStaysWhenItIsNotAnyMore) {
+  const std::chrono::system_clock::time_point now{seconds(1'800'000'000)};
+  core::JobReport run = running("a");
+  run.last_stuck = diagnosed("a", "r1", State::stuck, {}).diagnosis;
+  run.last_ended = seconds(20);
+  const boost::json::object last = {{"kind", "missing"},
+                                    {"ended", 1'799'999'980.0},
+                                    {"sentence", kSentence},
+                                    {"ranks", boost::json::array{3}},
+                                    {"hosts", boost::json::array{"node4"}}};
+  EXPECT_EQ(diagnosis_json(run, now),
+            (boost::json::object{{"state", "running"}, {"last_stuck", last}}));
+  EXPECT_EQ(text_of(job_page({run})), "last stuck: " + kSentence + "\nr1: 1 session\n");
+  run.stats.sessions = 0;
+  EXPECT_EQ(diagnosis_json(run, now).at("state"), "idle");
+  EXPECT_EQ(diagnosis_json(run, now).at("last_stuck"), last);
+  core::JobReport alone = diagnosed("a", "r1", State::stuck, seconds(90));
+  alone.stats.sessions = 0;
+  EXPECT_EQ(diagnosis_json(alone, now).at("last_stuck").at("sentence").as_string(), kSentence)
+      << "nobody is left to wait";
+  EXPECT_EQ(diagnosis_json(alone, now).at("last_stuck").at("ended"), 1'800'000'000.0);
+}
+
 TEST(DiagnosisPages, SinceHasMilliseconds) {
   core::JobReport run = diagnosed("a", "r1", State::waiting, std::chrono::microseconds(1'250'400));
   const std::chrono::system_clock::time_point now{seconds(1'800'000'000)};
