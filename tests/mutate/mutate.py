@@ -229,10 +229,13 @@ def try_faults(learned, options):
     chance.shuffle(places)
     programs = fast_programs()
     found, survived = 0, []
-    for name, at in places:
+    for number, (name, at) in enumerate(places):
         if found + len(survived) == options.count:
             break
         kind, shown, remove = plant(name, at, chance)
+        if number < options.skip:
+            remove()
+            continue
         start = time.monotonic()
         try:
             is_found, output = build_and_judge(learned, programs, name, at, options.all_tests)
@@ -264,6 +267,8 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="chooses the faults; default: 1")
     parser.add_argument("--count", type=int, default=10, help="number of faults; default: 10")
+    parser.add_argument("--skip", type=int, default=0,
+                        help="leave out the first faults of this seed, which an earlier run has tried")
     parser.add_argument("--relearn", action="store_true",
                         help="find out again what is executed")
     parser.add_argument("--all-tests", action="store_true",

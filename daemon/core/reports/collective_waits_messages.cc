@@ -3,11 +3,30 @@
 // message have numbers of their own.
 #include "daemon/core/planted.h"
 #include "daemon/core/reports/collective_waits.h"
+#include "protocol/format.h"
 
 namespace c10dd::core {
 namespace {
 
 using Kind = UnfinishedOperation::Kind;
+
+/// Returns the end of the arguments of a message, which is "tag 5" or "any tag"; empty if they are
+/// not told so.
+std::string_view tag_of(std::string_view arguments) {
+  const std::size_t any = arguments.rfind("any tag");
+  const std::size_t at = any != arguments.npos ? any : arguments.rfind("tag ");
+  return at == arguments.npos ? std::string_view() : arguments.substr(at);
+}
+
+/// Returns whether the tags of two messages tell that one is not the other end of the other one.
+/// Without a further unfinished message on either side, nothing else of them is under way.
+bool differ_in_tag(const RankActivity& one, const RankActivity& other) {
+  if (one.messages.unfinished > 1 || other.messages.unfinished > 1) return false;
+  const std::string_view here = tag_of(one.message.text->arguments);
+  const std::string_view there = tag_of(other.message.text->arguments);
+  const bool both = here.starts_with("tag ") && there.starts_with("tag ");
+  return both && here != there;
+}
 
 /// Returns whether a peer is in the other end of a message that `rank` sends or receives.
 bool is_other_end(const RankActivity& peer, Kind of, Rank rank) {
@@ -68,7 +87,11 @@ void CollectiveWaits::add_message(std::uint64_t process_group, const ActivityGro
   if (is_unknown(other, process)) settled_ = false;
   const Duration ago = now_ - other.reported;
   const bool current = ago <= kFresh || ago > kSettled;
-  if (!process.lost && current && is_other_end(other, message.kind, rank)) {
+  const bool meets = !process.lost && current && is_other_end(other, message.kind, rank);
+  if (meets && differ_in_tag(own, other)) {
+    one.what = format("{} {} with {} of {}", message.text->name, message.sequence,
+                      tag_of(message.text->arguments), group.name);
+  } else if (meets) {
     // Both are in the message. The wait-for of the receiver says it, if it waits, too.
     if (sends && waits(other, other.message) && other.message.peer >= 0) return;
     one.kind = WaitFor::Kind::collective;

@@ -39,9 +39,11 @@ class ActivityRun : public JobRun {
     for (const std::uint64_t n : sessions) issue(n, id);
   }
   /// Lets a session send to, or receive from, a rank of the group.
-  void send(std::uint64_t n, std::uint64_t id, std::int64_t peer) { message(n, id, true, peer); }
-  void receive(std::uint64_t n, std::uint64_t id, std::int64_t peer) {
-    message(n, id, false, peer);
+  void send(std::uint64_t n, std::uint64_t id, std::int64_t peer, const std::string& tag = "") {
+    message(n, id, true, peer, tag);
+  }
+  void receive(std::uint64_t n, std::uint64_t id, std::int64_t peer, const std::string& tag = "") {
+    message(n, id, false, peer, tag);
   }
   /// Its backend has not begun with the collective in which a session is.
   void queue(std::uint64_t n, std::uint64_t id) {
@@ -131,9 +133,11 @@ class ActivityRun : public JobRun {
     bool blocked = false;
   };
 
-  void message(std::uint64_t n, std::uint64_t id, bool sends, std::int64_t peer) {
+  void message(std::uint64_t n, std::uint64_t id, bool sends, std::int64_t peer,
+               const std::string& tag) {
     Own& own = ranks_[n].groups.at(id);
     own.message = {unfinished_message(sends, own.told.messages.issued++, {}, peer), now_};
+    if (!tag.empty()) own.message->operation.arguments += " with " + tag;
   }
   bool is_young(const std::optional<Running>& running) const {
     return running && now_ - running->since < CollectiveActivity::kReportedOld;

@@ -79,6 +79,33 @@ TEST_F(MessageWaitsTest, TakeAMessageInWhichBothAreForNoDeadlock) {
   EXPECT_EQ(text().substr(0, 40), "waiting hung: send 1 of group \"dp\" does ");
 }
 
+TEST_F(MessageWaitsTest, SayThatTwoTagsDiffer) {
+  send(1, kDp, 1, "tag 5");
+  receive(2, kDp, 0, "tag 50");
+  block(all_);
+  live(1250ms, all_);
+  const std::string receiver = "rank 1 on host-2 (pid 102)";
+  EXPECT_EQ(text(),
+            "stuck deadlock: deadlock: rank 0 on host-1 (pid 101) waits in send 0 with tag 5 of "
+            "group \"dp\" for " +
+                receiver +
+                ", which waits in recv 0 with tag 50 of group \"dp\" "
+                "for rank 0");
+}
+
+TEST_F(MessageWaitsTest, TakeTagsThatFitForOneMessage) {
+  for (const auto& [sent, received] : {std::pair("tag 5", "tag 5"), std::pair("tag 5", "any tag"),
+                                       std::pair("tag 5", ""), std::pair("", "tag 5")}) {
+    send(1, kDp, 1, sent);
+    receive(2, kDp, 0, received);
+    block(all_);
+    live(1250ms, all_);
+    EXPECT_EQ(diagnosis().kind, Diagnosis::Kind::hung) << sent << " " << received;
+    finish({1, 2}, kDp);
+    live(1250ms, all_);
+  }
+}
+
 TEST_F(MessageWaitsTest, SayWhoReceivesFromAnyRank) {
   receive(3, kDp, -1);
   live(1250ms, all_);
