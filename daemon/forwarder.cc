@@ -13,7 +13,7 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 
-#include "daemon/http/routes.h"
+#include "daemon/http/route_table.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"

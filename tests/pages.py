@@ -225,7 +225,7 @@ class Routes:
             if path not in MADE and not any(route.match(path) and method in (None, known)
                                             for known, route in self.known):
                 asked = f"{method} {path}" if method else path
-                yield found.start(3), f"route {asked}: not in daemon/http/routes.cc"
+                yield found.start(3), f"route {asked}: not in daemon/http/route_table.cc"
 
 
 def check_tests(files, text):

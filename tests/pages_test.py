@@ -20,11 +20,10 @@ SOURCES = {
     "client/client.h": 'getenv("C10DD_URL")',
     "daemon/config/option_table.cc": '    {"max_jobs", "N", Form::number, "jobs",\n',
     "daemon/config/options.cc": 'app.add_flag("--print-config")',
-    "daemon/http/routes.cc": 'constexpr std::string_view kJobs = "/v1/jobs/";\n'
-                             "constexpr Route kRoutes[] = {\n"
-                             '    {"/livez", "runs", livez},\n'
-                             '    {kJobs, "POST: moves it", move, Need::move, "POST",\n'
-                             '     "{job}/move"},\n};\n',
+    "daemon/http/route_table.cc": 'constexpr Route kRoutes[] = {\n'
+                                  '    {.method = "GET", .pattern = "/livez", .reply = livez},\n'
+                                  '    {.method = "POST",\n     .pattern = "/v1/jobs/{job}/move",\n'
+                                  '     .reply = move},\n};\n',
     "daemon/server.cc": 'spdlog::info("event=draining");\n',
     "protocol/metric_catalog.h": 'inline constexpr Info kJobs{"c10dd_jobs", Kind::gauge, "", "Jobs"};\n'
                                  'inline constexpr Info kWait{\n    "c10dd_wait_seconds", Kind::histogram',

@@ -84,17 +84,7 @@ def launcher_variables(files):
 
 def routes(files):
     """The routes of the daemon as (method, path); a variable part of a path is {name}."""
-    text = texts(files, "daemon/http/routes.cc")
-    constants = dict(re.findall(r'constexpr std::string_view (k\w+) = "([^"]*)";', text))
-    table = re.search(r"kRoutes\[\] = \{\n(.*?)\n\};", text, re.DOTALL)
-    found = []
-    for row in re.split(r"\n(?=    \{)", table[1]) if table else []:
-        first = re.match(r'\s*\{(?:"([^"]*)"|(k\w+)),', row)
-        rest = re.search(r'"(\{job\}[^"]*)"', row)
-        method = re.search(r'"(GET|POST|DELETE)\b[A-Z, ]*"', row)
-        found.append((method[1] if method else "GET",
-                      (first[1] or constants[first[2]]) + (rest[1] if rest else "")))
-    return found
+    return re.findall(r'\.method = "([A-Z]+)",\s*\.pattern = "([^"]*)"', texts(files, "daemon/http/route_table.cc"))
 
 
 def metrics(files):

@@ -14,9 +14,8 @@
 #include <optional>
 
 #include "daemon/config/option_values.h"
-#include "daemon/http/forwarding.h"
 #include "daemon/http/http_wire.h"
-#include "daemon/http/routes.h"
+#include "daemon/http/route_table.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/shared_budget.h"
 #include "protocol/format.h"
@@ -114,26 +113,6 @@ asio::awaitable<std::string_view> read_request(Connection& connection, HttpReade
   }
 }
 
-/// Does what a request about endpoints needs.
-asio::awaitable<void> serve_endpoints(Operations& operations, const HttpRequest& request,
-                                      ServerFacts& facts) {
-  const Result<std::string> job = job_of_endpoints(request);
-  switch (need_of(request, facts)) {
-    case Need::endpoints:
-      facts.endpoints = operations.endpoints_of(*job);
-      break;
-    case Need::lease: {
-      const Result<LeaseEndpoint> lease = lease_of(request);
-      facts.leased = co_await operations.lease_endpoint(*job, *lease);
-      break;
-    }
-    default: {
-      const Result<std::string> name = endpoint_to_release(request);
-      facts.released = co_await operations.release_endpoint(*job, *name);
-    }
-  }
-}
-
 /// Returns when the client has closed its connection. Keeps what it sends meanwhile.
 asio::awaitable<void> client_gone(Connection& connection) {
   std::array<char, 4 * 1024> bytes;
@@ -157,77 +136,19 @@ asio::awaitable<std::optional<HttpReply>> pass_on(Connection& connection,
   co_return std::get<0>(std::move(first));
 }
 
-/// Fetches or does what the route needs on this daemon.
-asio::awaitable<void> prepare(Operations& operations, const HttpRequest& request, Need need,
-                              ServerFacts& facts) {
-  switch (need) {
-    case Need::metrics:
-      facts.metrics = co_await operations.metrics_text();
-      break;
-    case Need::daemons:
-      facts.daemons = co_await operations.daemons();
-      break;
-    case Need::jobs:
-      facts.jobs = co_await operations.owners();
-      facts.jobs.served = co_await operations.job_reports();
-      break;
-    case Need::move: {
-      const Result<std::string> job = job_of_move(request);
-      const Result<std::string> to = target_of(request);
-      facts.moved = co_await operations.move_job(*job, *to);
-      break;
-    }
-    case Need::job: {
-      facts.page.job = *job_of(request);
-      facts.page.runs = co_await operations.runs_of(facts.page.job);
-      facts.page.stored = operations.is_stored(facts.page.job);
-      facts.page.trainers = operations.address_for_trainers(facts.page.job);
-      break;
-    }
-    case Need::end: {
-      const Result<RunName> name = run_of(request);
-      facts.ended = operations.end_run(name->job, name->run);
-      break;
-    }
-    case Need::checkpoint: {
-      const Result<std::string> path = checkpoint_path(request);
-      facts.checkpoint = co_await operations.checkpoint(*path);
-      break;
-    }
-    case Need::removal: {
-      const Result<std::string> job = job_of(request);
-      facts.removed = co_await operations.remove_job(*job);
-      break;
-    }
-    case Need::endpoints:
-    case Need::lease:
-    case Need::release:
-      co_await serve_endpoints(operations, request, facts);
-      break;
-    case Need::nothing:
-      break;
-  }
-}
-
-/// Obtains the data that the route needs, here or from the daemons that serve the job, then lets
-/// the route make the reply. Returns nothing if the client has gone.
+/// Makes the reply, here or by the daemons that serve the job. Returns nothing if the client has
+/// gone.
 asio::awaitable<std::optional<HttpReply>> make_reply(Connection& connection,
                                                      const HttpRequest& request) {
   Operations& operations = connection.operations;
-  ServerFacts facts = operations.facts();
   const bool of_fleet = !request.secret.empty() && operations.is_fleet_secret(request.secret);
-  facts.local = connection.stream.is_local() || of_fleet;
-  facts.host_known =
-      of_fleet || !request.has_host || replies_to(connection.context.options, request.host);
-  const Need need = need_of(request, facts);
+  const RequestSource source{.local = connection.stream.is_local() || of_fleet,
+                             .host_known = of_fleet || !request.has_host ||
+                                           replies_to(connection.context.options, request.host)};
   const Forward forward = [&](const Peer& to) {
-    return pass_on(connection, request, to, facts.local);
+    return pass_on(connection, request, to, source.local);
   };
-  ForwardedReply others = co_await reply_of_others(operations, request, need, facts, forward);
-  if (others.client_gone) co_return std::nullopt;
-  if (others.reply) co_return std::move(others.reply);
-  co_await prepare(operations, request, need, facts);
-  co_return handle(request, facts);
+  co_return co_await reply_to(operations, request, source, forward);
 }
 
 /// Serves requests until the connection has to end. Returns the reason as a metric label.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves HTTP on one connection: the routes of routes.h, with data from Operations.
+// Serves HTTP on one connection: the routes of route_table.h, with data from Operations.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "daemon/core/host/job_slot.h"
-#include "daemon/http/routes.h"
+#include "daemon/http/endpoint_page.h"
+#include "daemon/http/fleet_page.h"
+#include "daemon/http/http_wire.h"
+#include "daemon/http/server_facts.h"
 #include "protocol/error.h"
 
 namespace c10dd::daemon {
@@ -30,8 +33,6 @@ class Operations {
  public:
   virtual ~Operations() = default;
 
-  /// Returns the facts that are known without waiting and do not depend on the client. The other
-  /// members of ServerFacts keep their defaults.
   virtual ServerFacts facts() const = 0;
 
   /// Returns the text of /metrics with current values.

@@ -4,30 +4,25 @@
 #include <boost/json/parse.hpp>
 
 #include "daemon/http/http_wire.h"
-#include "daemon/http/routes.h"
 #include "protocol/limits.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/target.h"
+#include "tests/unit/daemon/ask_route.h"
 
 namespace {
 
 namespace daemon = c10dd::daemon;
 
 daemon::HttpReply answer_to(const daemon::HttpRequest& request) {
-  daemon::ServerFacts facts;
-  facts.local = request.target.size() % 2 == 0;
-  const daemon::Need need = need_of(request, facts);
-  if (need == daemon::Need::metrics) facts.metrics = "up 1\n";
-  if (need == daemon::Need::daemons) facts.daemons.problem = "\xFF\"";
-  if (need == daemon::Need::jobs) {
-    facts.jobs.served.push_back({"\xFF\"", "run", 1, 2, {}});
-    facts.jobs.owners.push_back({{"\xFE\"", "run", 2}, c10dd::store::Owner{1, 2}, {"\xFF"}, false});
-  }
-  if (need == daemon::Need::checkpoint) {
-    C10DD_ASSERT(checkpoint_path(request)->starts_with('/'));
-    if (request.body.size() % 2 == 0) facts.checkpoint = c10dd::failure(c10dd::Code::internal, "x");
-  }
-  daemon::HttpReply reply = handle(request, facts);
+  daemon::FakeOperations operations;
+  operations.daemons_page.problem = "\xFF\"";
+  operations.jobs.push_back({"\xFF\"", "run", 1, 2, {}});
+  operations.owners_page.owners.push_back(
+      {{"\xFE\"", "run", 2}, c10dd::store::Owner{1, 2}, {"\xFF"}, false});
+  operations.endpoints.emplace_back();
+  if (request.body.size() % 2 == 0) operations.done = c10dd::failure(c10dd::Code::internal, "x");
+  const bool local = request.target.size() % 2 == 0;
+  daemon::HttpReply reply = daemon::reply_of(operations, request, {.local = local});
   C10DD_ASSERT(reply.status >= 200 && reply.status < 600);
   if (reply.content_type == "application/json") {
     boost::system::error_code failed;

@@ -43,6 +43,7 @@ struct FakeOperations final : Operations {
   }
   Result<std::vector<EndpointReport>> endpoints_of(const std::string& job) override {
     asked.push_back("endpoints of " + job);
+    if (!listed) return listed.error();
     return endpoints;
   }
   boost::asio::awaitable<Result<EndpointReport>> lease_endpoint(
@@ -58,7 +59,7 @@ struct FakeOperations final : Operations {
   }
 
   boost::asio::awaitable<DaemonsPage> daemons() override { co_return daemons_page; }
-  boost::asio::awaitable<JobsPage> owners() override { co_return JobsPage{}; }
+  boost::asio::awaitable<JobsPage> owners() override { co_return owners_page; }
   bool is_stored(const std::string&) const override { return stored; }
   boost::asio::awaitable<Result<JobPlaces>> places_of(const std::string&) override {
     co_return places;
@@ -98,10 +99,12 @@ struct FakeOperations final : Operations {
   std::vector<core::RunReport> runs;
   std::vector<EndpointReport> endpoints;
   DaemonsPage daemons_page;
+  JobsPage owners_page;
   Result<JobPlaces> places = JobPlaces{};
   bool stored = false;
   std::deque<HttpReply> replies;  ///< of other daemons
-  Result<void> done;
+  Result<void> listed;            ///< of endpoints_of()
+  Result<void> done;              ///< of what changes something
   std::vector<std::string> asked;
 };
 
