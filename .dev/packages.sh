@@ -7,7 +7,7 @@ packages_to_demo=(
     ccache cmake g++ ninja-build python3
     libboost1.81-dev libboost-json1.81-dev libcli11-dev libeigen3-dev libgloo-dev libjemalloc-dev
     libfmt-dev librocksdb-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev prometheus-cpp-dev)
-packages_to_build=("${packages_to_demo[@]}" git libhiredis-dev libnghttp2-dev libopenmpi-dev)
+packages_to_build=("${packages_to_demo[@]}" git libhiredis-dev libnghttp2-dev libopenmpi-dev libssl-dev)
 packages_to_wheel=(python3-venv python3-wheel)
 packages_to_torch=(python3-torch python3-numpy)
 packages_to_test=(

@@ -2,6 +2,7 @@
 // Every three bytes become four digits of six bits each.
 #include "protocol/base64.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -60,6 +61,23 @@ std::optional<std::string> base64_decode(std::string_view text) {
     bytes.pop_back();
   }
   return bytes;
+}
+
+std::string base64url_encode(std::string_view bytes) {
+  std::string text = base64_encode(bytes);
+  text.resize(std::min(text.find('='), text.size()));
+  std::ranges::replace(text, '+', '-');
+  std::ranges::replace(text, '/', '_');
+  return text;
+}
+
+std::optional<std::string> base64url_decode(std::string_view text) {
+  if (text.find_first_of("+/=") != text.npos) return std::nullopt;
+  std::string padded(text);
+  std::ranges::replace(padded, '-', '+');
+  std::ranges::replace(padded, '_', '/');
+  padded.resize((text.size() + 3) / 4 * 4, '=');
+  return base64_decode(padded);
 }
 
 }  // namespace c10dd

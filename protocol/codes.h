@@ -45,6 +45,7 @@ enum class Code : std::uint8_t {
   disk_full = 29,         ///< refused because the daemon's disk has no room; nothing was applied
   session_replaced = 30,  ///< a restarted process has taken this session's rank; end this process
   forked = 31,            ///< the object belongs to the process from which this one was forked
+  unauthenticated = 32,   ///< who the client is was not shown: its token is missing, expired or bad
 };
 
 struct CodeInfo {
@@ -87,6 +88,7 @@ inline constexpr CodeInfo kCodes[] = {
     {Code::disk_full, "disk_full", 507, true},
     {Code::session_replaced, "session_replaced", 410, false},
     {Code::forked, "forked", 500, false},
+    {Code::unauthenticated, "unauthenticated", 401, false},
 };
 
 namespace detail {

@@ -61,6 +61,7 @@ VENDORS = {
     "toml": ["daemon/*"],
     "prometheus/": ["daemon/*", "tests/*"],
     "spdlog/": ["daemon/main.cc", "daemon/shard/log_line.cc", "tests/unit/daemon/*"],
+    "openssl/": ["protocol/tls/*"],
     "xxhash.h": ["protocol/*.cc"], "fmt/": ["protocol/format.*"],
     "boost/json": ["protocol/*.cc", "daemon/*.cc", "client/ctl/*", "client/launcher/error_file.cc",
                    "client/stores/etcd/*", "tests/*", "examples/*"],

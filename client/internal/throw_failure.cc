@@ -88,6 +88,7 @@ void throw_failure(const Failure& reason) {
     case Code::session_expired:
     case Code::not_owner:
     case Code::permission_denied:
+    case Code::unauthenticated:
     case Code::unsupported:
     case Code::closed:
     case Code::internal:

@@ -121,6 +121,7 @@ _CLASSES: dict[str, type[Error]] = {
     "disk_full": DiskFull,
     "quota_exceeded": QuotaExceeded,
     "permission_denied": PermissionDenied,
+    "unauthenticated": PermissionDenied,
     "rank_taken": RankTaken,
     "aborted": Aborted,
     "stale_generation": StaleGeneration,

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Certificates (X.509): reads what stands in them, and makes those of a small CA.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "protocol/tls/keys.h"
+
+struct x509_st;
+
+namespace c10dd::tls {
+
+/// Unix time.
+using WallTime = std::chrono::sys_seconds;
+
+/// A certificate. Immutable; copies share it. Thread-safe.
+class Certificate {
+ public:
+  /// Takes over a reference.
+  explicit Certificate(x509_st* taken);
+
+  /// Returns the serial number in hexadecimal.
+  std::string serial() const;
+  WallTime begins() const;
+  WallTime ends() const;
+  bool is_ca() const;
+  Key key() const;
+  /// Returns the DNS names and addresses for which a server may show it, in this order.
+  std::vector<std::string> hosts() const;
+  /// Returns its URIs, such as the identity of SPIFFE.
+  std::vector<std::string> uris() const;
+  std::string pem() const;
+  x509_st* get() const { return certificate_.get(); }
+
+ private:
+  std::shared_ptr<x509_st> certificate_;
+};
+
+/// Reads all certificates of a PEM file, at least one. `what` names the file in the failure,
+/// invalid_argument.
+Result<std::vector<Certificate>> certificates_of(std::string_view pem, std::string_view what);
+
+/// What a new certificate says.
+struct NewCertificate {
+  std::string name;                     ///< common name, at most 64 bytes
+  std::vector<std::string> hosts = {};  ///< DNS names and addresses of a server
+  WallTime begins;
+  WallTime ends;
+};
+
+/// Makes a CA certificate, which signs itself.
+Certificate make_ca(const NewCertificate& of, const Key& key);
+/// Makes the certificate of a daemon, which it shows as a server and to other daemons. Fails with
+/// invalid_argument if a host is no DNS name and no address, or the list is empty.
+Result<Certificate> make_server(const NewCertificate& of, const Key& key, const Certificate& ca,
+                                const Key& ca_key);
+
+}  // namespace c10dd::tls

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all TLS connections of one end have in common: its certificate, and whom it trusts. TLS 1.3
+// and 1.2, forward secrecy and AEAD only; no tickets, no resumption, no renegotiation.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "protocol/tls/certificates.h"
+
+struct ssl_ctx_st;
+
+namespace c10dd::tls {
+
+/// A certificate, those of the CAs above it, and its key.
+struct Identity {
+  std::vector<Certificate> chain;  ///< the own one first
+  Key key;
+};
+
+/// Reads an identity from PEM texts. Fails with invalid_argument if they cannot be read or do not
+/// fit together. The names stand for the texts in the failure.
+Result<Identity> identity_of(std::string_view chain_pem, std::string_view chain_name,
+                             std::string_view key_pem, std::string_view key_name);
+
+/// Whom a client believes that it talks to the right daemon.
+struct SystemCas {};  ///< a CA of the system has signed the host name
+struct KnownCas {     ///< one of these has signed the host name
+  std::vector<Certificate> all;
+};
+struct CaHash {  ///< it shows a certificate of the CA whose key has this hash (Key::hash), any host
+  std::string hash;
+};
+using Trust = std::variant<SystemCas, KnownCas, CaHash>;
+
+/// Immutable; copies share it. Thread-safe.
+class Context {
+ public:
+  /// For a server. With `client_cas`, asks clients for a certificate; those without one are taken,
+  /// too. Fails with invalid_argument if OpenSSL does not take the certificate.
+  static Result<Context> server(const Identity& identity,
+                                const std::vector<Certificate>& client_cas = {});
+  /// For a client. `identity`: what it shows if it is asked; may be null.
+  static Result<Context> client(const Trust& trust, const Identity* identity = nullptr);
+
+  bool is_server() const { return is_server_; }
+  /// Returns whether a host name must be checked.
+  bool checks_host() const { return checks_host_; }
+  ssl_ctx_st* get() const { return context_.get(); }
+
+ private:
+  explicit Context(bool is_server);
+
+  std::shared_ptr<ssl_ctx_st> context_;
+  bool is_server_;
+  bool checks_host_ = false;
+  std::shared_ptr<const std::string> ca_hash_;  // to which OpenSSL's callback points
+};
+
+}  // namespace c10dd::tls

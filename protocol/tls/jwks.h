@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sets of public keys (JSON Web Key Set, RFC 7517), by which the tokens of other issuers are
+// checked.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "protocol/tls/keys.h"
+
+namespace c10dd::tls {
+
+struct NamedKey {
+  std::string id;  ///< "kid"; may be empty
+  Signature how;
+  Key key;
+};
+
+/// Reads the keys of a set that sign by ES256 or RS256; leaves out those of other kinds, and those
+/// that do not sign. `what` names the text in the failure, invalid_argument: it is no set, has more
+/// than kMostKeys keys or none that can be used, or one of them is damaged.
+inline constexpr std::size_t kMostKeys = 64;
+Result<std::vector<NamedKey>> keys_of(std::string_view text, std::string_view what);
+
+}  // namespace c10dd::tls
