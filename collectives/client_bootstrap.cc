@@ -33,7 +33,7 @@ namespace {
 
 // A failure waits so long for the daemon's diagnosis. It does not ask if the daemon has not replied
 // for longer than kSilenceMax (3 heartbeats).
-constexpr Duration kReplyPatience = std::chrono::milliseconds(250);
+constexpr Duration kReplyPatience = std::chrono::milliseconds(500);
 constexpr Duration kSilenceMax = std::chrono::milliseconds(1500);
 
 /// One message of the address exchange, and the process that sends the message.
@@ -205,9 +205,10 @@ class ClientRecorder final : public CollectiveRecorder {
 collectives::ActivityLink link_of(const Client& client) {
   const auto reporter = client::activity_of(client);
   const auto explain = [reporter, connection = client::connection_of(client)](
-                           std::uint64_t process_group) -> std::optional<ActivityDiagnosis> {
+                           std::uint64_t process_group,
+                           bool anew) -> std::optional<ActivityDiagnosis> {
     if (connection->since_confirmed() > kSilenceMax) return std::nullopt;
-    return reporter->explain(*connection, process_group, kReplyPatience);
+    return reporter->explain(*connection, process_group, kReplyPatience, anew);
   };
   return {.job = client.job(),
           .open =

@@ -82,7 +82,7 @@ bool ReportedGroup::explain(const CollectiveCall& call, Failure& failure) const 
   const bool late = failure.code == Code::timed_out;
   const bool lost = failure.code == Code::unavailable || failure.code == Code::aborted;
   if (process_group_ == 0 || (!late && !lost)) return false;
-  const auto said = link_.explain(process_group_);
+  const auto said = link_.explain(process_group_, lost);
   if (!said || said->sentence.empty()) return false;
   if (lost && !is_hopeless(*said)) return false;
   if (lost && abort_when_stuck_) {

@@ -24,8 +24,9 @@ struct ActivityLink {
   std::function<void(client::WatchedGroup)> open;
   /// Waits until the functions of the group have returned.
   std::function<void(std::uint64_t process_group)> close;
-  /// Asks why an operation of the group has not ended. Blocks for a moment.
-  std::function<std::optional<ActivityDiagnosis>(std::uint64_t process_group)> explain;
+  /// Asks why an operation of the group has not ended. `anew`: what was said of a group that goes
+  /// on counts no more. Blocks for a moment.
+  std::function<std::optional<ActivityDiagnosis>(std::uint64_t process_group, bool anew)> explain;
 };
 
 /// Belongs to one group, which it follows to its end.

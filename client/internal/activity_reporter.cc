@@ -2,6 +2,7 @@
 // Locks ActivityReports, and calls `hopeless` after it has unlocked.
 #include "client/internal/activity_reporter.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "client/internal/boot_time.h"
@@ -73,10 +74,12 @@ std::optional<ActivityDiagnosis> ActivityReporter::known(std::uint64_t process_g
 
 std::optional<ActivityDiagnosis> ActivityReporter::explain(Connection& connection,
                                                            std::uint64_t process_group,
-                                                           Duration patience) {
+                                                           Duration patience, bool anew) {
   if (home_.forked()) return std::nullopt;
   Lock lock(mutex_);
-  if (auto said = known(process_group)) return said;
+  auto said = known(process_group);
+  const bool hopeless = said && std::ranges::count(said->hopeless, process_group) > 0;
+  if (said && (!anew || hopeless)) return said;
   auto report = reports_.timed_out(process_group, blocked());
   if (!report) return std::nullopt;
   lock.unlock();

@@ -42,9 +42,10 @@ class ActivityReporter : public std::enable_shared_from_this<ActivityReporter> {
 
   /// Returns why an operation of a group does not end: what the daemon has said lately, or what it
   /// replies to the news that the operation has timed out. Returns nothing if the daemon does not
-  /// know, if there is no session, or after `patience` without a reply.
+  /// know, if there is no session, or after `patience` without a reply. With `anew`, what the
+  /// daemon has said lately counts only if it calls the group hopeless: the group has failed since.
   std::optional<ActivityDiagnosis> explain(Connection& connection, std::uint64_t process_group,
-                                           Duration patience);
+                                           Duration patience, bool anew = false);
 
  private:
   using Lock = std::unique_lock<std::mutex>;

@@ -72,8 +72,9 @@ void FleetMember::heard(SteadyTime sent, bool beats, const Result<store::FleetRe
   directory_.heard(*heard);
   note_others();
   if (!beats || !directory_.is_open()) return;
+  const bool lapsed = loop_.boot_now() >= news_.lease_end;
   news_ = {std::max(news_.lease_end, directory_.fleet()->lease_end(sent)),
-           directory_.fleet()->addresses(), others()};
+           directory_.fleet()->addresses(), others(), news_.lapses + (lapsed ? 1 : 0)};
   if (!std::exchange(held_, true)) shell_.report({FleetEvent::Kind::lease_renewed});
   shell_.tell(news_);
 }

@@ -42,6 +42,9 @@ struct FleetNews {
   SteadyTime lease_end;                ///< as FleetView::lease_end(), by HostLoop::boot_now()
   std::vector<std::string> addresses;  ///< of all daemons, for clients
   std::vector<std::string> others;     ///< of those that may serve when this one cannot
+  /// How often the lease had ended before the heartbeat that renewed it was answered. Meanwhile
+  /// other daemons may have taken over the jobs, although the lease holds again.
+  std::uint64_t lapses = 0;
 };
 
 struct HostSettings {

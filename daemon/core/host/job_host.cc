@@ -99,14 +99,24 @@ bool JobHost::spent(const JobRef& job) const {
   return (&job->owner == this ? job->use : foreign_use_).spent();
 }
 
+void JobHost::heard_from_fleet(FleetNews news) {
+  const bool lapsed = news.lapses != context_.fleet.lapses;
+  context_.fleet = std::move(news);
+  // This thread may not have run since the lease ended.
+  if (lapsed && context_.in_fleet()) give_up_jobs();
+}
+
+void JobHost::give_up_jobs() {
+  if (table_.empty()) return;
+  loader_.give_up_all("this daemon could not renew its lease on the shared engine");
+}
+
 // Deadlines and finished loads can produce rows. Both are handled before start_batch(), so that the
 // batch includes these rows.
 void JobHost::end_turn() {
   // If the lease does not hold, other daemons may take over the jobs now. So no reply may leave
   // that a client takes for a sign of life from the owner of its job.
-  if (!table_.empty() && !context_.lease_holds()) {
-    loader_.give_up_all("this daemon could not renew its lease on the shared engine");
-  }
+  if (!table_.empty() && !context_.lease_holds()) give_up_jobs();
   const TimePoint time = context_.time.end_turn(context_.loop.now());
   while (const JobRef slot = deadlines_.take_due(time)) {
     if (!slot->dropped && !slot->moving) commits_.perform(slot, slot->job->tick(time));

@@ -106,7 +106,7 @@ class JobHost final : private JobDropper {
   /// Returns false if other daemons may take over the jobs of this one.
   bool lease_holds() const { return context_.lease_holds(); }
   /// Notes that a heartbeat of this daemon has reached the fleet.
-  void heard_from_fleet(FleetNews news) { context_.fleet = std::move(news); }
+  void heard_from_fleet(FleetNews news);
   /// Drops all jobs except volatile runs, and ends their sessions with the code `unavailable`.
   /// Discards the held replies, because the outcome of their commits is unknown. The clients
   /// reconnect and repeat the requests.
@@ -171,6 +171,7 @@ class JobHost final : private JobDropper {
   void forget();
 
  private:
+  void give_up_jobs();
   void drop(const JobRef& slot, const Failure& reason) override;
   void lose_engine(const std::string& why, bool rolled_back) override;
 

@@ -147,8 +147,8 @@ struct JobReport {
   Duration idle{0};
   Diagnosis diagnosis = {};
   Duration diagnosed{0};  ///< how long ago Diagnosis::since was; zero if it is running
-  /// The newest diagnosis that the run was stuck, if it is not stuck any more; otherwise its kind is
-  /// none.
+  /// The newest diagnosis that the run was stuck, if it is not stuck any more; otherwise its kind
+  /// is none.
   Diagnosis last_stuck = {};
   Duration last_ended{0};  ///< how long ago it ended
 };

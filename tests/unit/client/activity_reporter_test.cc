@@ -219,6 +219,14 @@ TEST_F(ActivityReporterTest, ATimeoutIsExplained) {
     EXPECT_EQ(found->sentence, "rank 3 has not come");
   }
   EXPECT_LE(daemon_.timeouts(), asked + 1) << "the second time it is known";
+  daemon_.say({2, "it is stuck", {}, {7}, {7}});
+  const int before = daemon_.timeouts();
+  const auto anew = reporter_->explain(connection_, 7, kReporterPatience, true);
+  ASSERT_TRUE(anew);
+  EXPECT_EQ(anew->sentence, "it is stuck") << "the other ranks may have aborted it since";
+  EXPECT_EQ(daemon_.timeouts(), before + 1);
+  EXPECT_TRUE(reporter_->explain(connection_, 7, kReporterPatience, true));
+  EXPECT_EQ(daemon_.timeouts(), before + 1) << "no more is to be known";
 }
 
 TEST_F(ActivityReporterTest, ATimeoutWaitsNoLongerThanItsPatience) {

@@ -80,6 +80,7 @@ class Reported : public testing::Test {
   std::optional<client::WatchedGroup> watched;
   std::vector<std::uint64_t> closed;
   std::atomic<int> asked = 0;
+  std::atomic<bool> asked_anew = false;
   std::optional<ActivityDiagnosis> answer;
 
  private:
@@ -91,8 +92,9 @@ class Reported : public testing::Test {
                   closed.push_back(id);
                 },
             .explain =
-                [this](std::uint64_t id) {
+                [this](std::uint64_t id, bool anew) {
                   EXPECT_EQ(id, kId);
+                  asked_anew = anew;
                   ++asked;
                   return answer;
                 }};
@@ -201,6 +203,7 @@ TEST_F(Reported, ATimeOutEndsWithTheDiagnosisAndItsRanksAreTheMissing) {
   EXPECT_EQ(work->failed_ranks()[0].rank, 1u);
   EXPECT_EQ(work->failed_ranks()[0].cause, "not_arrived");
   EXPECT_EQ(asked, 1);
+  EXPECT_FALSE(asked_anew);
 }
 
 TEST_F(Reported, ADiagnosisOfOtherRanksLeavesTheMissing) {
@@ -237,6 +240,7 @@ TEST_F(Reported, TheLossOfARankIsAConsequenceIfTheGroupCanNeverGoOn) {
   open();
   answer = diagnosis();
   EXPECT_EQ(fail(failure(Code::unavailable, "lost rank 1"))->error(), "lost rank 1");
+  EXPECT_TRUE(asked_anew) << "the other ranks have aborted it since";
   group.reset();
   open();
   answer = hopeless();

@@ -111,6 +111,23 @@ TEST_F(FleetHosts, AnOwnerWhoseLeaseIsOverServesNobody) {
   EXPECT_EQ(hello(first, "a", 1), Lines{"1:hello ok"}) << "nobody has taken the job";
 }
 
+TEST_F(FleetHosts, AnOwnerWhoseLeaseHasLapsedServesNobodyThoughItHoldsAgain) {
+  const auto owner = first.join("a", 1);
+  FleetNews news{first.clock + HostWorld::kLease, {}, {}, 0};
+  const auto hear = [&] {
+    first.loops[0]->turn([&] { first.host().heard_from_fleet(news); });
+    first.settle();
+  };
+  hear();
+  EXPECT_EQ(owner->take(), Lines{});
+  news.lapses = 1;
+  hear();
+  EXPECT_EQ(owner->take(), Lines{"1:ended unavailable"}) << "another daemon may have the job";
+  EXPECT_EQ(hello(first, "a", 1), Lines{"1:hello ok"});
+  hear();
+  EXPECT_EQ(sink->take(), Lines{}) << "it is the same lapse";
+}
+
 TEST_F(FleetHosts, ADeposedOwnerChangesNothing) {
   const auto owner = first.join("a", 1);
   set(first, owner, 1, "v");

@@ -35,7 +35,10 @@ class FleetMemberTest : public testing::Test, private FleetMember::Shell {
     world.directory->lost();
     member.engine_lost("");
   }
-  void tell(const FleetNews& news) override { told.push_back(news.lease_end); }
+  void tell(const FleetNews& news) override {
+    told.push_back(news.lease_end);
+    lapses = news.lapses;
+  }
   void report(const FleetEvent& event) override {
     constexpr const char* kNames[] = {"lease over", "lease renewed", "failed", "silent",
                                       "heard",      "rolled back",   "renewed"};
@@ -76,7 +79,27 @@ class FleetMemberTest : public testing::Test, private FleetMember::Shell {
   Lines flags;
   std::uint64_t heartbeat_count = 0;
   std::vector<SteadyTime> told;
+  std::uint64_t lapses = 0;
 };
+
+TEST_F(FleetMemberTest, AReplyThatComesAfterTheEndOfTheLeaseIsALapse) {
+  tick();
+  world.clock += HostWorld::kLease / 2;
+  reply();
+  EXPECT_EQ(lapses, 0U);
+  tick();
+  world.clock = told.back() - milliseconds(1);
+  reply();
+  EXPECT_EQ(lapses, 0U);
+  // It was sent while the lease held, and the server may have taken it any time until now.
+  tick();
+  world.clock = told.back();
+  reply();
+  EXPECT_EQ(lapses, 1U);
+  tick();
+  reply();
+  EXPECT_EQ(lapses, 1U);
+}
 
 TEST_F(FleetMemberTest, BeatsOnlyWhenEveryLoopHasTurned) {
   member.tick();
