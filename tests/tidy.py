@@ -27,7 +27,7 @@ ARROWS = {
     "protocol": [],
     "store": ["protocol"],
     "daemon/core": ["protocol"],
-    "daemon/config": ["daemon/core", "store", "protocol"],
+    "daemon/config": ["daemon/core", "daemon/core/sessions", "store", "protocol"],
     "daemon/metrics": ["daemon/config", *CORE, "store", "protocol"],
     "daemon/shard": ["daemon/config", "daemon/metrics", *CORE, "store", "protocol"],
     "daemon/net": ["daemon/shard", "daemon/config", "daemon/metrics", *CORE, "protocol"],

@@ -8,12 +8,8 @@
 #include <unistd.h>
 
 #include <array>
-#include <boost/asio/associated_cancellation_slot.hpp>
-#include <boost/asio/async_result.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <sstream>
 
@@ -29,32 +25,9 @@ constexpr int kBufferBytes = 256 * 1024;  // the kernel's, for sending
 constexpr int kUserTimeoutMs = 15'000;
 constexpr std::size_t kMostBuffers = 64;  // in one write
 
-/// Calls a handler of a coroutine once, when a read has ended.
-template <class Handler>
-class ReadHandler final : public StreamReader {
- public:
-  explicit ReadHandler(Handler handler) : handler_(std::move(handler)) {}
-  void on_read(std::size_t bytes, const ErrorCode& failed) override {
-    Handler handler = std::move(handler_);
-    asio::get_associated_cancellation_slot(handler).clear();
-    std::move(handler)(failed, bytes);
-  }
-
- private:
-  Handler handler_;
-};
-
 ErrorCode last_error() {
   if (errno == EAGAIN || errno == EWOULDBLOCK) return asio::error::would_block;
   return {errno, boost::system::system_category()};
-}
-
-/// Lets `cancel` run if the operator || of two coroutines ends the waiting of `handler`.
-template <class Handler, class Cancel>
-void on_cancellation(const Handler& handler, Cancel cancel) {
-  auto slot = asio::get_associated_cancellation_slot(handler);
-  if (!slot.is_connected()) return;
-  slot.assign([cancel](asio::cancellation_type) { cancel(); });
 }
 
 }  // namespace
@@ -79,7 +52,7 @@ PlainStream::PlainStream(tcp::socket socket, Ticket ticket)
                   std::move(ticket)) {}
 
 PlainStream::PlainStream(asio::io_context& loop, int socket, Ticket ticket)
-    : Stream(std::move(ticket)), loop_(loop), poll_(SocketPoll::of(loop)), socket_(socket) {
+    : CallbackStream(std::move(ticket)), loop_(loop), poll_(SocketPoll::of(loop)), socket_(socket) {
   ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) | O_NONBLOCK);
   entry_ = poll_.add(socket_, *this);
 }
@@ -91,16 +64,6 @@ PlainStream::~PlainStream() {
 }
 
 // ---- reading -----------------------------------------------------------------------------------
-
-asio::awaitable<std::size_t> PlainStream::read_next(asio::mutable_buffer into, ErrorCode& failed) {
-  auto token = asio::redirect_error(asio::use_awaitable, failed);
-  const auto start = [this, into](auto handler) {
-    on_cancellation(handler, [this] { cancel(); });
-    read_into(into, std::make_shared<ReadHandler<decltype(handler)>>(std::move(handler)));
-  };
-  co_return co_await asio::async_initiate<decltype(token), void(ErrorCode, std::size_t)>(start,
-                                                                                         token);
-}
 
 void PlainStream::read_into(asio::mutable_buffer into, std::shared_ptr<StreamReader> reader) {
   C10DD_ASSERT(!reader_);
@@ -139,28 +102,6 @@ void PlainStream::end_read(std::shared_ptr<StreamReader> reader, ErrorCode faile
 }
 
 // ---- writing -----------------------------------------------------------------------------------
-
-asio::awaitable<std::size_t> PlainStream::write_next(asio::const_buffer from, ErrorCode& failed) {
-  auto token = asio::use_awaitable;
-  while (true) {
-    const std::size_t n = write_now({&from, 1}, failed);
-    if (failed != asio::error::would_block) co_return n;
-    const auto start = [this](auto handler) {
-      on_cancellation(handler, [this] { cancel(); });
-      using Handler = decltype(handler);
-      when_writable([held = std::make_shared<Handler>(std::move(handler))] {
-        Handler once = std::move(*held);
-        asio::get_associated_cancellation_slot(once).clear();
-        std::move(once)();
-      });
-    };
-    const unsigned cancelled = cancelled_;
-    co_await asio::async_initiate<decltype(token), void()>(start, token);
-    if (cancelled == cancelled_) continue;
-    failed = asio::error::operation_aborted;
-    co_return 0;
-  }
-}
 
 std::size_t PlainStream::write_now(std::span<const asio::const_buffer> from, ErrorCode& failed) {
   std::array<iovec, kMostBuffers> parts;
@@ -210,7 +151,7 @@ void PlainStream::want() {
 // ---- the end -----------------------------------------------------------------------------------
 
 void PlainStream::cancel() {
-  ++cancelled_;
+  cancel_writes();
   if (reader_) end_read(std::exchange(reader_, nullptr), asio::error::operation_aborted);
   if (writer_) asio::post(loop_, std::exchange(writer_, nullptr));
   if (socket_ >= 0) want();
@@ -232,11 +173,11 @@ bool PlainStream::move_to(asio::io_context& loop,
   poll_.remove(entry_);
   const int descriptor = std::exchange(socket_, -1);
   cancel();
-  const auto ticket = std::make_shared<Ticket>(take_ticket());
+  const auto ticket = std::make_shared<Ticket>(release_ticket());
   asio::post(loop, [&loop, descriptor, ticket, head = take_head(), client = client(),
                     then = std::move(then)]() mutable {
     std::shared_ptr<PlainStream> moved(new PlainStream(loop, descriptor, std::move(*ticket)));
-    if (client) moved->serve_for(*client, moved->take_ticket());
+    if (client) moved->serve_for(*client, moved->release_ticket());
     moved->put_head(std::move(head));
     then(std::move(moved));
   });

@@ -4,7 +4,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 
-#include "daemon/net/stream.h"
+#include "daemon/net/callback_stream.h"
 #include "daemon/shard/socket_poll.h"
 
 namespace c10dd::daemon {
@@ -13,15 +13,13 @@ namespace c10dd::daemon {
 /// data is not acknowledged, and by keepalive while the connection is idle.
 void configure(asio::ip::tcp::socket& socket);
 
-class PlainStream final : public Stream, private SocketPoll::Watcher {
+class PlainStream final : public CallbackStream, private SocketPoll::Watcher {
  public:
   PlainStream(asio::ip::tcp::socket socket, Ticket ticket);
   ~PlainStream() override;
 
-  asio::awaitable<std::size_t> read_next(asio::mutable_buffer into, ErrorCode& failed) override;
   void read_into(asio::mutable_buffer into, std::shared_ptr<StreamReader> reader) override;
   std::size_t read_now(asio::mutable_buffer into, ErrorCode& failed) override;
-  asio::awaitable<std::size_t> write_next(asio::const_buffer from, ErrorCode& failed) override;
   std::size_t write_now(std::span<const asio::const_buffer> from, ErrorCode& failed) override;
   void when_writable(std::function<void()> on_ready) override;
   void cancel() override;
@@ -52,7 +50,6 @@ class PlainStream final : public Stream, private SocketPoll::Watcher {
   asio::mutable_buffer into_;
   std::shared_ptr<StreamReader> reader_;  ///< null: no read waits
   std::function<void()> writer_;          ///< null: nobody waits for room
-  unsigned cancelled_ = 0;                ///< how often cancel() was called
 };
 
 }  // namespace c10dd::daemon

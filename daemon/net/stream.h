@@ -129,9 +129,11 @@ class Stream {
   /// Counts the connection no more: it is about to be closed.
   void give_place_free() { ticket_ = Ticket(); }
   std::string take_head() { return std::exchange(head_, {}); }
+  /// Gives the ticket to a stream that takes the place of this one.
+  Ticket release_ticket() { return std::move(ticket_); }
+  std::optional<asio::ip::tcp::endpoint> take_client() { return std::exchange(client_, {}); }
 
  protected:
-  Ticket take_ticket() { return std::move(ticket_); }
   /// Returns the client whose connection another daemon passes on, if this is one.
   const std::optional<asio::ip::tcp::endpoint>& client() const { return client_; }
 

@@ -172,7 +172,7 @@ class MemoryStream final : public Stream {
     gone_ = true;
     ++wire_->moves_;
     wire_->wake_ = nullptr;
-    const auto ticket = std::make_shared<Ticket>(take_ticket());
+    const auto ticket = std::make_shared<Ticket>(release_ticket());
     asio::post(loop, [&loop, wire = wire_, local = local_, ticket, head = take_head(),
                       then = std::move(then)]() mutable {
       auto moved = std::make_shared<MemoryStream>(loop, wire, local, std::move(*ticket));

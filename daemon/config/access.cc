@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/config/access.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::daemon {
+namespace {
+
+Failure refused(std::string_view why) {
+  return failure(Code::unauthenticated, "the token {}; ask for a new one (c10ddctl ca token)", why);
+}
+
+/// Reads the CA certificates of a cluster.
+Result<std::vector<tls::Certificate>> cas_of(const FileText& file) {
+  Result<std::vector<tls::Certificate>> all = tls::certificates_of(file.text, file.path);
+  if (!all) return all.error();
+  if (std::ranges::all_of(*all, &tls::Certificate::is_ca)) return all;
+  return failure(Code::invalid_argument, "{} has a certificate that is not of a CA", file.path);
+}
+
+/// A daemon shows its CA, too: clients know it by the hash in their token.
+void append_ca(tls::Identity& identity, const std::vector<tls::Certificate>& cas) {
+  for (const tls::Certificate& ca : cas) {
+    const auto is_it = [&](const tls::Certificate& one) { return one.pem() == ca.pem(); };
+    if (std::ranges::none_of(identity.chain, is_it)) identity.chain.push_back(ca);
+  }
+}
+
+Result<void> check_certificate(const tls::Certificate& own, const FileText& file,
+                               tls::WallTime now) {
+  if (own.is_ca()) {
+    return failure(
+        Code::invalid_argument,
+        "{} begins with the certificate of a CA, not of a daemon; use c10ddctl ca daemon",
+        file.path);
+  }
+  if (own.ends() <= now) {
+    return failure(Code::invalid_argument, "the certificate in {} has expired; renew it",
+                   file.path);
+  }
+  if (!own.hosts().empty()) return {};
+  return failure(Code::invalid_argument,
+                 "the certificate in {} names no host (subjectAltName); issue it for the daemon's "
+                 "hosts",
+                 file.path);
+}
+
+Result<std::vector<tls::NamedKey>> keys_in(const std::vector<FileText>& files,
+                                           const std::string& path) {
+  const auto file = std::ranges::find(files, path, &FileText::path);
+  if (file == files.end()) return failure(Code::invalid_argument, "{} was not read", path);
+  return tls::keys_of(file->text, path);
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> Access::key_sets(const FileText& grants) {
+  const Result<GrantsFile> file = grants_in(grants.text, grants.path);
+  if (!file) return file.error();
+  std::vector<std::string> paths;
+  for (const IssuerEntry& one : file->issuers) paths.push_back(one.jwks);
+  return paths;
+}
+
+Result<std::shared_ptr<const Access>> Access::of(const AccessTexts& texts, tls::WallTime now) {
+  Result<tls::Identity> identity =
+      tls::identity_of(texts.chain.text, texts.chain.path, texts.key.text, texts.key.path);
+  if (!identity) return identity.error();
+  const tls::Certificate own = identity->chain.front();
+  if (Result<void> good = check_certificate(own, texts.chain, now); !good) return good.error();
+  const Result<std::vector<tls::Certificate>> cas = cas_of(texts.ca);
+  if (!cas) return cas.error();
+  append_ca(*identity, *cas);
+  GrantsFile grants;
+  if (texts.grants) {
+    Result<GrantsFile> file = grants_in(texts.grants->text, texts.grants->path);
+    if (!file) return file.error();
+    grants = std::move(*file);
+  }
+  const bool asks = grants.asks_for_certificates;
+  const auto server =
+      tls::Context::server(*identity, asks ? *cas : std::vector<tls::Certificate>());
+  if (!server) return server.error();
+  const auto client = tls::Context::client(tls::KnownCas{*cas}, &*identity);
+  if (!client) return client.error();
+  std::shared_ptr<Access> made(new Access(*server, *client));
+  made->ends_ = own.ends();
+  for (const tls::Certificate& ca : *cas) made->cas_.emplace(ca.key().hash(), ca.key());
+  for (const IssuerEntry& entry : grants.issuers) {
+    Result<std::vector<tls::NamedKey>> keys = keys_in(texts.jwks, entry.jwks);
+    if (!keys) return keys.error();
+    made->issuers_.push_back({entry, std::move(*keys)});
+  }
+  made->grants_ = std::move(grants);
+  return made;
+}
+
+Result<Principal> Access::by_token(std::string_view text, tls::WallTime now) const {
+  const Result<tls::Token> token = tls::token_of(text);
+  if (!token) return token.error();
+  if (token->issuer == tls::kOwnIssuer) return own(*token, now);
+  const auto is_it = [&](const Issuer& one) { return one.entry.issuer == token->issuer; };
+  const auto issuer = std::ranges::find_if(issuers_, is_it);
+  if (issuer != issuers_.end()) return of_issuer(*issuer, *token, now);
+  return refused("is of an issuer that this daemon does not know");
+}
+
+/// Checks a token of c10ddctl.
+Result<Principal> Access::own(const tls::Token& token, tls::WallTime now) const {
+  const Result<tls::OwnToken> said = tls::own_token(token);
+  if (!said) return said.error();
+  const auto ca = cas_.find(said->ca_hash);
+  if (ca == cas_.end()) return refused("is of another cluster's CA");
+  if (Result<void> good = tls::check(token, ca->second, now); !good) return good.error();
+  if (grants_.revoked.contains(said->name)) return refused("is revoked");
+  Principal found{printable(said->name, limits::kNameBytes), {}, said->ends};
+  for (const std::string& jobs : said->jobs) {
+    const Result<core::JobPattern> pattern = core::JobPattern::of(jobs);
+    if (!pattern) return refused("has a pattern of jobs that cannot be read");
+    found.roles.add(*pattern, core::role_named(said->role));
+  }
+  return found;
+}
+
+/// Checks a token of another issuer.
+Result<Principal> Access::of_issuer(const Issuer& issuer, const tls::Token& token,
+                                    tls::WallTime now) const {
+  if (std::ranges::count(token.audiences, issuer.entry.audience) == 0) {
+    return failure(Code::unauthenticated,
+                   "the token is not for audience \"{}\"; ask its issuer for one that is",
+                   printable(issuer.entry.audience, limits::kNameBytes));
+  }
+  if (token.subject.empty()) return refused("names nobody");
+  Failure why = refused("is not signed by a key that this daemon trusts");
+  for (const tls::NamedKey& key : issuer.keys) {
+    const bool may_be = token.key_id.empty() || key.id.empty() || key.id == token.key_id;
+    if (!may_be || key.how != token.how) continue;
+    const Result<void> good = tls::check(token, key.key, now);
+    if (!good) {
+      why = good.error();
+      continue;
+    }
+    const std::string name = issuer.entry.name + ":" + token.subject;
+    return Principal{printable(name, limits::kNameBytes), grants_.grants.roles_of(name),
+                     *token.ends};
+  }
+  return why;
+}
+
+std::optional<Principal> Access::by_certificate(const tls::Certificate& shown) const {
+  for (const std::string& uri : shown.uris()) {
+    const std::string name = "cert:" + uri;
+    core::JobRoles roles = grants_.grants.roles_of(name);
+    if (roles.anywhere() == core::Role::none) continue;
+    return Principal{printable(name, limits::kNameBytes), std::move(roles), shown.ends()};
+  }
+  return std::nullopt;
+}
+
+}  // namespace c10dd::daemon

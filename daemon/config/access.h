@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Access: what the files of --tls and --grants say of who somebody is, and what he may do. Pure:
+// the texts of the files and the time are arguments.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/config/grants_file.h"
+#include "daemon/core/sessions/grants.h"
+#include "protocol/tls/context.h"
+#include "protocol/tls/jwks.h"
+#include "protocol/tls/token.h"
+
+namespace c10dd::daemon {
+
+/// A file: its path, for failures, and what is in it.
+struct FileText {
+  std::string path;
+  std::string text;
+};
+
+/// The texts of all files that belong together.
+struct AccessTexts {
+  FileText chain;                       ///< tls.crt: the daemon's certificate
+  FileText key;                         ///< tls.key
+  FileText ca;                          ///< ca.crt: the CA of this cluster
+  std::optional<FileText> grants = {};  ///< of --grants
+  std::vector<FileText> jwks = {};      ///< those that the grants name, in any order
+};
+
+/// Who somebody is, and what he may do.
+struct Principal {
+  std::string name;  ///< of a token of c10ddctl its name; otherwise ISSUER:SUBJECT, or cert:URI
+  core::JobRoles roles;
+  tls::WallTime ends;  ///< of the token or the certificate
+};
+
+/// Immutable. Thread-safe.
+class Access {
+ public:
+  /// Fails with invalid_argument: the text names the file, what is wrong, and what to do.
+  static Result<std::shared_ptr<const Access>> of(const AccessTexts& texts, tls::WallTime now);
+  /// Returns the paths of the key sets that a grants file names; fails as of() does.
+  static Result<std::vector<std::string>> key_sets(const FileText& grants);
+
+  /// For connections that this daemon accepts.
+  const tls::Context& server() const { return server_; }
+  /// For connections to other daemons of the fleet, which must be of the same CA.
+  const tls::Context& to_daemons() const { return to_daemons_; }
+  tls::WallTime certificate_ends() const { return ends_; }
+
+  /// Checks a token. Fails with unauthenticated; the text says what to do.
+  Result<Principal> by_token(std::string_view text, tls::WallTime now) const;
+  /// Returns the principal of a client's certificate, which was verified: the first of its URIs for
+  /// which there is a grant. Nothing: there is none.
+  std::optional<Principal> by_certificate(const tls::Certificate& shown) const;
+
+ private:
+  /// An issuer with its keys.
+  struct Issuer {
+    IssuerEntry entry;
+    std::vector<tls::NamedKey> keys;
+  };
+
+  Access(tls::Context server, tls::Context to_daemons)
+      : server_(std::move(server)), to_daemons_(std::move(to_daemons)) {}
+
+  Result<Principal> own(const tls::Token& token, tls::WallTime now) const;
+  Result<Principal> of_issuer(const Issuer& issuer, const tls::Token& token,
+                              tls::WallTime now) const;
+
+  tls::Context server_;
+  tls::Context to_daemons_;
+  tls::WallTime ends_;
+  std::map<std::string, tls::Key> cas_;  // by their hash
+  std::vector<Issuer> issuers_;
+  GrantsFile grants_;
+};
+
+}  // namespace c10dd::daemon

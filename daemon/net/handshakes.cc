@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/handshakes.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <utility>
+
+#include "daemon/net/tls_stream.h"
+#include "protocol/wording.h"
+
+namespace c10dd::daemon {
+namespace {
+
+/// Sends all that a channel has to send.
+asio::awaitable<void> send(Stream& plain, tls::Channel& channel, ErrorCode& failed) {
+  while (!channel.outgoing().empty() && !failed) {
+    const std::string_view bytes = channel.outgoing();
+    channel.sent(co_await plain.write_next(asio::buffer(bytes), failed));
+  }
+}
+
+Failure cut() {
+  return failure(Code::unavailable, "the client closed the connection during the TLS handshake");
+}
+
+/// Shakes hands until the channel is open. Returns why it is not.
+asio::awaitable<std::optional<Failure>> shake_hands(Stream& plain, tls::Channel& channel,
+                                                    const bool& late) {
+  std::array<char, 4096> buffer;
+  channel.receive(plain.take_head());
+  while (true) {
+    const c10dd::Result<bool> done = channel.shake_hands();
+    ErrorCode failed;
+    co_await send(plain, channel, failed);
+    if (!done) co_return done.error();
+    if (!failed && *done) co_return std::nullopt;
+    std::size_t read = 0;
+    if (!failed && !late) read = co_await plain.read_next(asio::buffer(buffer), failed);
+    if (late) {
+      co_return failure(Code::timed_out, "the client did not end the TLS handshake in time");
+    }
+    if (failed) co_return cut();
+    channel.receive({buffer.data(), read});
+  }
+}
+
+/// Shakes hands on the loop of `plain`, within the deadline, and passes the result on.
+asio::awaitable<void> serve(std::shared_ptr<Stream> plain, tls::Context context,
+                            std::chrono::milliseconds deadline, asio::io_context& back,
+                            Handshakes::Then then) {
+  tls::Channel channel(context);
+  const auto late = std::make_shared<bool>(false);
+  asio::steady_timer timer(plain->executor(), deadline);
+  timer.async_wait([plain, late](const ErrorCode& cancelled) {
+    if (cancelled) return;
+    *late = true;
+    plain->cancel();
+  });
+  std::optional<Failure> failed = co_await shake_hands(*plain, channel, *late);
+  timer.cancel();
+  if (failed) {
+    asio::post(back, [then = std::move(then), failed = std::move(*failed)]() mutable {
+      then({nullptr, std::move(failed)});
+    });
+    co_return co_await plain->finish();
+  }
+  const auto stream = TlsStream::over(std::move(plain), std::move(channel));
+  const auto kept = std::make_shared<Handshakes::Then>(std::move(then));
+  const bool moves = stream->move_to(back, [kept](std::shared_ptr<Stream> moved) {
+    (*kept)({std::move(moved), {}});
+  });
+  if (!moves) asio::post(back, [kept] { (*kept)({nullptr, cut()}); });
+}
+
+}  // namespace
+
+struct Handshakes::Worker {
+  Loop loop;
+  asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(loop);
+  std::thread thread{[this] { loop.run(); }};
+
+  ~Worker() {
+    loop.stop();
+    thread.join();
+  }
+};
+
+Handshakes::Handshakes(Loop& loop, unsigned threads, std::chrono::milliseconds deadline)
+    : loop_(loop), deadline_(deadline) {
+  for (unsigned n = 0; n < threads; ++n) workers_.push_back(std::make_unique<Worker>());
+}
+
+Handshakes::~Handshakes() { *gone_ = true; }
+
+void Handshakes::begin(std::shared_ptr<Stream> plain, tls::Context context, Then then) {
+  const asio::ip::address from = plain->address();
+  Waiting one{std::move(plain), std::move(context), std::move(then), from};
+  if (may_start(from)) return start(std::move(one));
+  waiting_.push_back(std::move(one));
+}
+
+bool Handshakes::may_start(const asio::ip::address& from) const {
+  const auto of_one = by_address_.find(from);
+  return under_way_ < kMost && (of_one == by_address_.end() || of_one->second < kMostOfOne);
+}
+
+void Handshakes::start(Waiting one) {
+  Worker& worker = *workers_[next_++ % workers_.size()];
+  auto then = [this, gone = gone_, from = one.from, then = std::move(one.then)](Result result) {
+    if (*gone) return;
+    ended(from);
+    then(std::move(result));
+  };
+  const bool moves = one.plain->move_to(
+      worker.loop, [&worker, context = std::move(one.context), deadline = deadline_, &back = loop_,
+                    then = std::move(then)](std::shared_ptr<Stream> plain) mutable {
+        asio::co_spawn(worker.loop,
+                       serve(std::move(plain), std::move(context), deadline, back, std::move(then)),
+                       asio::detached);
+      });
+  if (!moves) return;
+  ++under_way_;
+  ++by_address_[one.from];
+}
+
+/// Counts a handshake as ended, and begins with those that wait.
+void Handshakes::ended(const asio::ip::address& from) {
+  --under_way_;
+  const auto of_one = by_address_.find(from);
+  if (--of_one->second == 0) by_address_.erase(of_one);
+  while (under_way_ < kMost) {
+    const auto next =
+        std::ranges::find_if(waiting_, [this](const Waiting& one) { return may_start(one.from); });
+    if (next == waiting_.end()) return;
+    Waiting one = std::move(*next);
+    waiting_.erase(next);
+    start(std::move(one));
+  }
+}
+
+}  // namespace c10dd::daemon

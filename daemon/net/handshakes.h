@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shakes hands with clients that speak TLS, on threads of its own: a handshake takes as long as
+// hundreds of requests. Each has kDeadline. At most kMost are under way, and from one address at
+// most kMostOfOne, so that one machine cannot keep the others out; further connections wait unread.
+// All functions are called on the loop that accepts connections.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "daemon/net/stream.h"
+#include "daemon/shard/loop.h"
+#include "protocol/tls/context.h"
+
+namespace c10dd::daemon {
+
+class Handshakes {
+ public:
+  static constexpr std::chrono::seconds kDeadline{10};
+  static constexpr std::size_t kMost = 1'024;
+  static constexpr std::size_t kMostOfOne = 256;
+
+  /// What has become of a connection: `stream` is decrypted, or null; then `failed` says why.
+  struct Result {
+    std::shared_ptr<Stream> stream;
+    Failure failed;
+  };
+  using Then = std::function<void(Result)>;
+
+  /// `loop` is the one that accepts connections.
+  Handshakes(Loop& loop, unsigned threads, std::chrono::milliseconds deadline = kDeadline);
+  ~Handshakes();
+
+  /// Takes a connection whose first bytes, in its head, are those of TLS. Calls `then` on the loop.
+  /// Does not call it if the connection ends before its turn comes.
+  void begin(std::shared_ptr<Stream> plain, tls::Context context, Then then);
+
+  std::size_t under_way() const { return under_way_; }
+  std::size_t waiting() const { return waiting_.size(); }
+
+ private:
+  struct Waiting {
+    std::shared_ptr<Stream> plain;
+    tls::Context context;
+    Then then;
+    asio::ip::address from;
+  };
+  /// A loop, and the thread that runs it.
+  struct Worker;
+
+  bool may_start(const asio::ip::address& from) const;
+  void start(Waiting one);
+  void ended(const asio::ip::address& from);
+
+  Loop& loop_;
+  const std::chrono::milliseconds deadline_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::size_t next_ = 0;  // of workers_
+  std::size_t under_way_ = 0;
+  std::map<asio::ip::address, std::size_t> by_address_;  // of those under way
+  std::deque<Waiting> waiting_;
+  const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  // outlives this object
+};
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who somebody is and what he may do, from the files of --tls and --grants.
+#include "daemon/config/access.h"
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+
+#include "protocol/base64.h"
+#include "tests/unit/protocol/tls_parties.h"
+
+namespace c10dd::daemon {
+namespace {
+
+namespace json = boost::json;
+using namespace std::chrono_literals;
+using core::Role;
+using tls::kNow;
+
+// Keys of an issuer: the private one, and the set that it publishes.
+constexpr const char* kSiteKey =
+    "-----BEGIN PRIVATE KEY-----\n"
+    "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQggz1PMtxIHEneoE6N\n"
+    "2GhsVQFjZtXQKTpVDebf6OP+Hu2hRANCAAQPeCqWZXMYL0hltBD7oJAg6OjZUolU\n"
+    "5e4h22q8Bn6w5SFsLFEXcnbObGXclmuskusNKlCrjNM6QraAJDEDWTAs\n"
+    "-----END PRIVATE KEY-----\n";
+constexpr const char* kSiteSet = R"({"keys":[{"kty":"EC","crv":"P-256","kid":"site","use":"sig",)"
+                                 R"("x":"D3gqlmVzGC9IZbQQ-6CQIOjo2VKJVOXuIdtqvAZ-sOU",)"
+                                 R"("y":"IWwsURdyds5sZdyWa6yS6w0qUKuM0zpCtoAkMQNZMCw"}]})";
+
+class AccessTest : public testing::Test {
+ protected:
+  AccessTest() {
+    const tls::Identity daemon = ca_.daemon({"head"});
+    texts_.chain = {"tls.crt", daemon.chain[0].pem()};
+    texts_.key = {"tls.key", daemon.key.private_pem()};
+    texts_.ca = {"ca.crt", ca_.certificate.pem()};
+  }
+
+  std::shared_ptr<const Access> access() {
+    const auto made = Access::of(texts_, kNow);
+    EXPECT_TRUE(made) << made.error().detail;
+    return made ? *made : nullptr;
+  }
+  std::string why_refused() {
+    const auto made = Access::of(texts_, kNow);
+    return made ? "" : made.error().detail;
+  }
+  std::string why_refused(const std::string& token, tls::WallTime now = kNow) {
+    const auto found = access()->by_token(token, now);
+    if (!found) {
+      EXPECT_EQ(found.error().code, Code::unauthenticated);
+    }
+    return found ? "" : found.error().detail;
+  }
+  std::string token(const std::string& name = "alice", const std::string& jobs = "llm-*",
+                    const tls::Key* key = nullptr) const {
+    return tls::signed_token({name, "trainer", {jobs}, kNow, kNow + 24h, ""},
+                             key == nullptr ? ca_.key : *key);
+  }
+  /// A token of the cluster, for which the grants have an issuer.
+  std::string site_token(const json::object& claims, const std::string& key_id = "") const {
+    const json::object header = {{"alg", "ES256"}, {"kid", key_id}};
+    const std::string text =
+        base64url_encode(json::serialize(header)) + "." + base64url_encode(json::serialize(claims));
+    return text + "." + base64url_encode(site_.sign(text));
+  }
+  void use_grants(const std::string& more = "") {
+    texts_.grants = {
+        "grants.toml",
+        "[[issuer]]\nname = \"k8s\"\nissuer = \"https://k8s\"\naudience = \"c10dd\"\n"
+        "jwks = \"keys.json\"\n"
+        "[[grant]]\nwho = \"k8s:system:serviceaccount:*:trainer\"\nrole = \"trainer\"\n"
+        "jobs = [\"{1}.*\"]\n"
+        "[[grant]]\nwho = \"cert:spiffe://site/ops\"\nrole = \"admin\"\n"
+        "jobs = [\"*\"]\n"};
+    texts_.grants->text.insert(0, more);
+  }
+
+  const tls::Ca ca_;
+  const tls::Key site_ = *tls::Key::from_private_pem(kSiteKey, "key");
+  AccessTexts texts_;
+};
+
+TEST_F(AccessTest, ATokenOfTheClustersCaSaysWhoAndWhat) {
+  const auto alice = access()->by_token(token(), kNow);
+  ASSERT_TRUE(alice) << alice.error().detail;
+  EXPECT_EQ(alice->name, "alice");
+  EXPECT_EQ(alice->roles.in("llm-1"), Role::trainer);
+  EXPECT_EQ(alice->roles.in("other"), Role::none);
+  EXPECT_EQ(alice->ends, kNow + 24h);
+}
+
+TEST_F(AccessTest, OtherTokensAreRefusedWithTheCure) {
+  const std::string cure = "; ask for a new one (c10ddctl ca token)";
+  const tls::Key other = tls::Key::make();
+  EXPECT_EQ(why_refused(token("alice", "*", &other)),
+            "the token is of another cluster's CA" + cure);
+  EXPECT_EQ(why_refused(token(), kNow + 25h), "the token has expired" + cure);
+  EXPECT_EQ(why_refused(token("alice", "a*b")),
+            "the token has a pattern of jobs that cannot be read" + cure);
+  EXPECT_EQ(why_refused(""), "the token is empty" + cure);
+  EXPECT_EQ(why_refused(site_token({{"iss", "https://k8s"}, {"sub", "a"}, {"exp", 4e9}})),
+            "the token is of an issuer that this daemon does not know" + cure);
+  use_grants("revoked = [\"bob\"]\n");
+  texts_.jwks = {{"keys.json", R"({"keys":[]})"}};
+  EXPECT_EQ(why_refused(), "keys.json has no key that signs by ES256 or RS256");
+}
+
+TEST_F(AccessTest, ARevokedNameIsRefused) {
+  texts_.grants = {"grants.toml", "revoked = [\"bob\"]\n"};
+  EXPECT_EQ(why_refused(token("bob")),
+            "the token is revoked; ask for a new one (c10ddctl ca token)");
+  EXPECT_EQ(why_refused(token("bobby")), "");
+}
+
+TEST_F(AccessTest, AnIssuersTokenGetsWhatTheGrantsGive) {
+  use_grants();
+  const json::object claims = {{"iss", "https://k8s"},
+                               {"aud", json::array{"other", "c10dd"}},
+                               {"sub", "system:serviceaccount:vision:trainer"},
+                               {"exp", 4e9}};
+  EXPECT_EQ(why_refused(), "keys.json was not read");
+  texts_.jwks = {{"keys.json", kSiteSet}};
+  const auto found = access()->by_token(site_token(claims), kNow);
+  ASSERT_TRUE(found) << found.error().detail;
+  EXPECT_EQ(found->name, "k8s:system:serviceaccount:vision:trainer");
+  EXPECT_EQ(found->roles.in("vision.1"), Role::trainer);
+  EXPECT_EQ(found->roles.in("other"), Role::none);
+  EXPECT_TRUE(access()->by_token(site_token(claims, "site"), kNow));
+  const std::string untrusted =
+      "the token is not signed by a key that this daemon trusts; ask for a new one (c10ddctl ca "
+      "token)";
+  EXPECT_EQ(why_refused(site_token(claims, "older")), untrusted);
+  json::object other = claims;
+  other["aud"] = "etcd";
+  EXPECT_EQ(why_refused(site_token(other)),
+            "the token is not for audience \"c10dd\"; ask its issuer for one that is");
+  other = claims;
+  other["sub"] = "system:serviceaccount:vision:other";
+  EXPECT_EQ(access()->by_token(site_token(other), kNow)->roles.anywhere(), Role::none);
+  other = claims;
+  other["iss"] = "c10dd";
+  EXPECT_FALSE(access()->by_token(site_token(other), kNow)) << "it is none of the CA's";
+  std::string changed = site_token(claims);
+  changed[changed.size() - 10] = changed[changed.size() - 10] == 'A' ? 'B' : 'A';
+  EXPECT_EQ(why_refused(changed), untrusted);
+}
+
+TEST_F(AccessTest, FilesThatDoNotFitTogetherAreRefused) {
+  const AccessTexts good = texts_;
+  texts_.key.text = ca_.key.private_pem();
+  EXPECT_EQ(why_refused(),
+            "the key in tls.key does not belong to the first certificate in tls.crt");
+  texts_ = good;
+  texts_.ca.text = texts_.chain.text;
+  EXPECT_EQ(why_refused(), "ca.crt has a certificate that is not of a CA");
+  texts_ = good;
+  texts_.chain.text = ca_.certificate.pem();
+  texts_.key.text = ca_.key.private_pem();
+  EXPECT_EQ(why_refused(),
+            "tls.crt begins with the certificate of a CA, not of a daemon; use c10ddctl ca daemon");
+  const tls::Identity late = ca_.daemon({"head"}, kNow - 100h, kNow - 1h);
+  texts_.chain.text = late.chain[0].pem();
+  texts_.key.text = late.key.private_pem();
+  EXPECT_EQ(why_refused(), "the certificate in tls.crt has expired; renew it");
+  texts_ = good;
+  texts_.grants = {"grants.toml", "grant = 1"};
+  EXPECT_EQ(why_refused(), "grants grants.toml:1: grant must be tables; begin each with [[grant]]");
+}
+
+TEST_F(AccessTest, AClientWithATokenKnowsTheDaemonByItsCa) {
+  const auto shown = access();
+  tls::Wire wire(tls::client_of(tls::CaHash{ca_.key.hash()}), shown->server());
+  EXPECT_EQ(wire.open(), "") << "the CA is shown, although tls.crt does not have it";
+  tls::Wire fleet(shown->to_daemons(), shown->server());
+  EXPECT_EQ(fleet.open(), "");
+  EXPECT_FALSE(fleet.server_.peer()) << "no grant asks for certificates";
+  EXPECT_EQ(shown->certificate_ends(), kNow + 1'000h);
+}
+
+}  // namespace
+}  // namespace c10dd::daemon
