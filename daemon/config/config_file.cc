@@ -3,36 +3,15 @@
 #include "daemon/config/config_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iomanip>
 #include <sstream>
 
+#include "daemon/config/file_text.h"
 #include "daemon/config/toml_text.h"
 #include "protocol/format.h"
 
 namespace c10dd::daemon {
 namespace {
-
-constexpr std::size_t kFileBytes = 1024 * 1024;
-
-/// Returns the bytes of the file. Fails if the file cannot be read or is longer than kFileBytes.
-Result<std::string> read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kFileBytes + 1, '\0');
-  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file && !file.eof()) {
-    return failure(Code::invalid_argument, "config {}: cannot read this file: {}", path,
-                   std::strerror(errno));
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kFileBytes) {
-    return failure(Code::invalid_argument,
-                   "config {}: this file is longer than the limit of {} bytes", path, kFileBytes);
-  }
-  return text;
-}
 
 ConfigEntry entry_of(const toml::node& node) {
   ConfigEntry entry;
@@ -57,7 +36,7 @@ ConfigEntry entry_of(const toml::node& node) {
 }  // namespace
 
 Result<std::vector<ConfigEntry>> read_config(const std::string& path) {
-  const Result<std::string> text = read(path);
+  const Result<std::string> text = file_text(path, "config " + path);
   if (!text) return text.error();
   const Result<toml::table> table =
       parse_toml(*text, "config " + path, "write each option as a line key = value");

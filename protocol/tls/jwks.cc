@@ -16,7 +16,7 @@ namespace {
 namespace json = boost::json;
 
 /// Returns a member that is a string; otherwise an empty text.
-std::string_view text_in(const json::object& of, std::string_view name) {
+std::string_view string_in(const json::object& of, std::string_view name) {
   const json::value* const found = of.if_contains(name);
   if (found == nullptr || !found->is_string()) return {};
   return {found->get_string().data(), found->get_string().size()};
@@ -24,19 +24,19 @@ std::string_view text_in(const json::object& of, std::string_view name) {
 
 /// Returns how a key signs; nothing if it is of no use.
 std::optional<Signature> how_signs(const json::object& key) {
-  const std::string_view use = text_in(key, "use");
-  const std::string_view algorithm = text_in(key, "alg");
+  const std::string_view use = string_in(key, "use");
+  const std::string_view algorithm = string_in(key, "alg");
   if (!use.empty() && use != "sig") return std::nullopt;
   const auto may = [&](std::string_view name) { return algorithm.empty() || algorithm == name; };
-  if (text_in(key, "kty") == "RSA" && may("RS256")) return Signature::rs256;
-  const bool is_p256 = text_in(key, "kty") == "EC" && text_in(key, "crv") == "P-256";
+  if (string_in(key, "kty") == "RSA" && may("RS256")) return Signature::rs256;
+  const bool is_p256 = string_in(key, "kty") == "EC" && string_in(key, "crv") == "P-256";
   return is_p256 && may("ES256") ? std::optional(Signature::es256) : std::nullopt;
 }
 
 Result<Key> key_of(const json::object& from, Signature how) {
   const bool rsa = how == Signature::rs256;
-  const auto first = base64url_decode(text_in(from, rsa ? "n" : "x"));
-  const auto second = base64url_decode(text_in(from, rsa ? "e" : "y"));
+  const auto first = base64url_decode(string_in(from, rsa ? "n" : "x"));
+  const auto second = base64url_decode(string_in(from, rsa ? "e" : "y"));
   if (!first || !second) return failure(Code::invalid_argument, "its numbers are no base64url");
   return rsa ? Key::from_rsa(*first, *second) : Key::from_ec_point(*first, *second);
 }
@@ -68,7 +68,7 @@ Result<std::vector<NamedKey>> keys_of(std::string_view text, std::string_view wh
       return failure(Code::invalid_argument, "key {} of {} is damaged: {}", number, what,
                      key.error().detail);
     }
-    found.push_back({std::string(text_in(*members, "kid")), *how, std::move(*key)});
+    found.push_back({std::string(string_in(*members, "kid")), *how, std::move(*key)});
   }
   if (!found.empty()) return found;
   return failure(Code::invalid_argument, "{} has no key that signs by ES256 or RS256", what);

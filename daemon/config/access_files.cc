@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/config/access_files.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "daemon/config/file_text.h"
+#include "protocol/format.h"
+
+namespace c10dd::daemon {
+namespace {
+
+Result<FileText> read_file(const std::string& path) {
+  Result<std::string> text = file_text(path, path);
+  if (!text) return text.error();
+  return FileText{path, std::move(*text)};
+}
+
+/// Fails if every user of the machine may read a key.
+Result<void> check_mode(const std::string& path) {
+  struct stat is {};
+  const bool open = ::stat(path.c_str(), &is) == 0 && (is.st_mode & S_IRWXO) != 0;
+  if (!open) return {};
+  return failure(Code::invalid_argument, "{}: every user may read this key; run chmod o-rwx {}",
+                 path, path);
+}
+
+}  // namespace
+
+std::vector<std::string> AccessFiles::paths() const {
+  std::vector<std::string> all = {folder_ + "/tls.crt", folder_ + "/tls.key", folder_ + "/ca.crt"};
+  if (!grants_.empty()) all.push_back(grants_);
+  all.insert(all.end(), jwks_.begin(), jwks_.end());
+  return all;
+}
+
+Result<AccessTexts> AccessFiles::read() {
+  struct stat is {};
+  if (::stat(folder_.c_str(), &is) != 0 || !S_ISDIR(is.st_mode)) {
+    return failure(Code::invalid_argument,
+                   "{}: there is no such folder; make one with c10ddctl ca init, or copy tls.crt, "
+                   "tls.key and ca.crt to it",
+                   folder_);
+  }
+  AccessTexts texts;
+  jwks_.clear();
+  const std::vector<std::string> own = paths();
+  if (Result<void> good = check_mode(own[1]); !good) return good.error();
+  for (const auto& [path, into] :
+       {std::pair(&own[0], &texts.chain), {&own[1], &texts.key}, {&own[2], &texts.ca}}) {
+    Result<FileText> file = read_file(*path);
+    if (!file) return file.error();
+    *into = std::move(*file);
+  }
+  if (grants_.empty()) return texts;
+  Result<FileText> grants = read_file(grants_);
+  if (!grants) return grants.error();
+  texts.grants = std::move(*grants);
+  Result<std::vector<std::string>> jwks = Access::key_sets(*texts.grants);
+  if (!jwks) return jwks.error();
+  jwks_ = std::move(*jwks);
+  for (const std::string& path : jwks_) {
+    Result<FileText> file = read_file(path);
+    if (!file) return file.error();
+    texts.jwks.push_back(std::move(*file));
+  }
+  return texts;
+}
+
+std::string AccessFiles::state() const {
+  std::string all;
+  for (const std::string& path : paths()) {
+    struct stat is {};
+    if (::stat(path.c_str(), &is) != 0) {
+      all += "none\n";
+      continue;
+    }
+    all += format("{} {} {} {}.{}\n", is.st_dev, is.st_ino, is.st_size, is.st_mtim.tv_sec,
+                  is.st_mtim.tv_nsec);
+  }
+  return all;
+}
+
+}  // namespace c10dd::daemon
