@@ -165,6 +165,14 @@ Outcome flight(const Arguments& of) {
   if (files.others > 0 && !of.json) {
     outcome.output += format("{} other files are no flight records\n", files.others);
   }
+  if (!files.old.empty()) {
+    outcome.error += format(
+        "{}left out {} from an hour or more before the newest, the first is {}; "
+        "name a file to use it",
+        unread.empty() ? "" : "\n",
+        files.old.size() == 1 ? "a record" : format("{} records", files.old.size()),
+        files.old.front());
+  }
   if (!is_known(*view)) outcome.code = kWaitingCode;
   if (view->diagnosis.state == Diagnosis::State::waiting) outcome.code = kWaitingCode;
   if (view->diagnosis.state == Diagnosis::State::stuck) outcome.code = kStuckCode;

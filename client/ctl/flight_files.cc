@@ -85,6 +85,7 @@ class Files {
       std::error_code failed;
       fs::is_directory(path, failed) ? read_folder(path) : read_file(path);
     }
+    leave_old_out();
     return std::move(out_);
   }
 
@@ -112,7 +113,27 @@ class Files {
     }
     out_.others += others;
     std::ranges::sort(files);
+    const std::size_t before = out_.records.size();
     for (const fs::path& file : files) read_file(file);
+    from_folder_.resize(before);
+    from_folder_.resize(out_.records.size(), true);
+  }
+
+  void leave_old_out() {
+    from_folder_.resize(out_.records.size());
+    std::int64_t newest = 0;
+    for (const RankRecord& one : out_.records) newest = std::max(newest, one.written);
+    std::vector<RankRecord> kept;
+    for (std::size_t at = 0; at < out_.records.size(); ++at) {
+      RankRecord& one = out_.records[at];
+      const bool old = one.written != 0 && newest - one.written > FlightFiles::kOld;
+      if (old && from_folder_[at]) {
+        out_.old.push_back(one.file);
+      } else {
+        kept.push_back(std::move(one));
+      }
+    }
+    out_.records = std::move(kept);
   }
 
   void read_file(const fs::path& path) {
@@ -139,6 +160,7 @@ class Files {
   }
 
   FlightFiles out_;
+  std::vector<bool> from_folder_;  // by place in out_.records, as far as there are any
 };
 
 }  // namespace

@@ -172,6 +172,24 @@ TEST_F(FlightFilesTest, TheRecordsOfTwoJobsAreNotMixed) {
             path("trace_1") + " is of rank 1, but its newest group has the ranks [0]" + one_job);
 }
 
+TEST_F(FlightFilesTest, RecordsOfAnEarlierRunAreLeftOut) {
+  const Outcome before = run();
+  const std::string earlier = record_text({FlightEntry()}, {{.ranks = "[5, 6]"}});
+  write("trace_5", earlier);
+  EXPECT_NE(run().output, before.output) << "it may be of this run";
+  const auto now = fs::last_write_time(path("trace_0"));
+  fs::last_write_time(path("trace_5"), now - std::chrono::minutes(61));
+  const Outcome out = run();
+  EXPECT_EQ(out.output, before.output);
+  EXPECT_EQ(out.code, before.code);
+  EXPECT_EQ(out.error, "left out a record from an hour or more before the newest, the first is " +
+                           path("trace_5") + "; name a file to use it");
+  write("trace_6", earlier);
+  fs::last_write_time(path("trace_6"), now - std::chrono::hours(30));
+  EXPECT_TRUE(run().error.starts_with("left out 2 records from an hour")) << run().error;
+  EXPECT_EQ(run({path("trace_5"), path("trace_6")}).error, "") << "they are named";
+}
+
 TEST_F(FlightFilesTest, TheRankIsThatOfTheRecordElseThatOfTheName) {
   fs::remove(path("trace_1"));
   write("renamed", record_text({}, {FlightConfig()}, R"(,"rank":1,"host":"node9","pid":4711)"));
