@@ -17,12 +17,17 @@
 
 namespace c10dd::core {
 
+/// Who has sent a hello, and what he may do in its job. Without authentication: anything.
+struct Caller {
+  std::string principal = {};
+  Access access = Access::admin;  ///< the highest of the operations that he may send
+};
+
 /// The sender of a request. The shell has already checked that the sender has access.
 struct Origin {
   SessionId session;
   std::string principal;
   Access role = Access::admin;
-  std::uint32_t listener = 0;
   std::uint64_t connection = 0;  ///< connection id; one heartbeat counts for all sessions on it
   bool fleeting = false;         ///< Hello::fleeting: a client of TCPStore, or a RunClaim
 };

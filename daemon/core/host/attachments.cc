@@ -68,6 +68,8 @@ void Attachments::attach(const JobRef& slot, const HelloRequest& request) {
   take_over(slot, request);
   Origin from;
   from.session = hello.session;
+  from.principal = request.caller.principal;
+  from.role = request.caller.access;
   from.connection = request.connection;
   from.fleeting = hello.fleeting;
   const AttachmentRef attachment =

@@ -26,6 +26,7 @@ struct HelloRequest {
   /// Called on the connection's loop, before the reply; not called if the hello is refused.
   std::function<void(const JobRef&, const AttachmentRef&)> on_open;
   std::string client = {};  ///< address of the client; empty: this daemon
+  Caller caller = {};
 };
 
 class Attachments {

@@ -104,6 +104,10 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                                  "too many channels on the connection: {} with this one, limit {}",
                                  channels_.size() + 1, limits::kChannelsPerConnection));
   }
+  // Before the job is looked up: whoever may do nothing in it makes none, and learns nothing.
+  Result<Caller> caller = connection_.authenticate(hello);
+  if (!caller) return reply(header, caller.error());
+  hello.credential.clear();
   hello.fleeting = false;  // a native client resumes its sessions
   Channel& channel = channels_[header.channel];
   // A hello for the same session of the same job takes the session over.
@@ -116,7 +120,7 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
     opened_on(number, job, attachment);
   };
   host_.hello({connection_.shared_from_this(), header.channel, header.sequence, number_,
-               std::move(hello), on_open, connection_.client()});
+               std::move(hello), on_open, connection_.client(), std::move(*caller)});
 }
 
 /// Records that a job has opened a session. If the channel no longer exists, or now belongs to

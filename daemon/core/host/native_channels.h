@@ -36,6 +36,10 @@ class NativeConnection : public ReplySink, public std::enable_shared_from_this<N
   virtual void taken(const OpInfo& op) = 0;
   /// Counts a request of an unknown operation, for the metrics.
   virtual void unknown_op() = 0;
+  /// Says who has sent a hello, from its credential and what the connection knows of its client.
+  /// Fails with unauthenticated, or with permission_denied if he may do nothing in its job. The
+  /// text says nothing of whether there is such a job.
+  virtual Result<Caller> authenticate(const Hello&) { return Caller{}; }
   /// Returns the address of the client.
   virtual std::string client() const { return {}; }
 };
@@ -49,9 +53,10 @@ class NativeChannels {
   NativeChannels(JobHost& host, std::uint64_t number, NativeConnection& connection)
       : host_(host), number_(number), connection_(connection) {}
 
-  /// Handles a whole frame. A hello opens a session on its channel; any other request goes to the
-  /// job of the channel's session. `arrived_ns` is the time on the steady clock at which the frame
-  /// was taken. Returns true if the connection must not take more frames before the next turn.
+  /// Handles a whole frame. A hello opens a session on its channel, if its sender may have one; any
+  /// other request goes to the job of the channel's session. `arrived_ns` is the time on the steady
+  /// clock at which the frame was taken. Returns true if the connection must not take more frames
+  /// before the next turn.
   bool take(const Frame& frame, std::int64_t arrived_ns);
   /// Sends a reply to a request at once, without passing the request to a job.
   void reply(const native::RequestHeader& header, const Reply& reply);

@@ -31,6 +31,13 @@ class Link final : public NativeConnection {
     channels.take(**native::cut_request(bytes, limits::kFrameBytes), 0);
   }
 
+  Result<Caller> authenticate(const Hello& hello) override {
+    if (hello.credential == "nobody") return failure(Code::unauthenticated, "who?");
+    if (hello.credential == "stranger") return failure(Code::permission_denied, "not in this job");
+    if (hello.credential == "viewer") return Caller{"eve", Access::observe};
+    return Caller{};
+  }
+
   NativeChannels channels;
   std::map<std::uint32_t, Reply> newest;
   std::map<std::uint32_t, Failure> ends;  ///< of sessions that the daemon has ended
@@ -105,6 +112,51 @@ class NativeChannelsTest : public testing::Test {
 };
 
 constexpr Duration kLong = 3 * limits::kSessionTtl;
+
+TEST_F(NativeChannelsTest, WhoMayDoNothingInAJobMakesNone) {
+  Hello hello;
+  hello.version_min = hello.version_max = kProtocolVersion;
+  hello.session = {7, 1};
+  hello.job = "secret";
+  for (const auto& [credential, code] :
+       {std::pair("nobody", Code::unauthenticated), {"stranger", Code::permission_denied}}) {
+    hello.credential = credential;
+    give(1, hello);
+    ASSERT_FALSE(link_->newest.at(1));
+    EXPECT_EQ(link_->newest.at(1).error().code, code);
+    EXPECT_TRUE(world_.host().jobs().reports().empty());
+    give(1, Set{"k", "v", {}, false});
+    EXPECT_EQ(link_->newest.at(1).error().code, Code::session_unknown);
+  }
+  hello.credential = "trainer";
+  give(1, hello);
+  EXPECT_TRUE(link_->newest.at(1)) << "the same channel, with another token";
+  EXPECT_EQ(world_.host().jobs().reports().size(), 1U);
+}
+
+TEST_F(NativeChannelsTest, AViewerReadsAndWritesNothing) {
+  Hello hello;
+  hello.version_min = hello.version_max = kProtocolVersion;
+  hello.session = {7, 1};
+  hello.job = "a";
+  hello.credential = "viewer";
+  give(1, hello);
+  ASSERT_TRUE(link_->newest.at(1));
+  give(1, Count{});
+  EXPECT_TRUE(link_->newest.at(1));
+  give(1, Set{"k", "v", {}, false});
+  ASSERT_FALSE(link_->newest.at(1));
+  EXPECT_EQ(link_->newest.at(1).error().code, Code::permission_denied);
+  hello.credential = "trainer";
+  give(1, hello);
+  give(1, Set{"k", "v", {}, false});
+  EXPECT_TRUE(link_->newest.at(1)) << "it has said hello again, with a newer token";
+  hello.credential = "nobody";
+  give(1, hello);
+  EXPECT_EQ(link_->newest.at(1).error().code, Code::unauthenticated);
+  give(1, Set{"k", "v", {}, false});
+  EXPECT_TRUE(link_->newest.at(1)) << "a hello that fails leaves the session as it is";
+}
 
 TEST_F(NativeChannelsTest, AHeartbeatOfOneChannelCountsForAllJobsOfTheConnection) {
   for (const std::uint32_t channel : {1u, 2u, 3u, 4u})
