@@ -57,7 +57,7 @@ Result<AccessTexts> AccessFiles::read() {
   Result<FileText> grants = read_file(grants_);
   if (!grants) return grants.error();
   texts.grants = std::move(*grants);
-  Result<std::vector<std::string>> jwks = Access::key_sets(*texts.grants);
+  Result<std::vector<std::string>> jwks = AccessRules::key_sets(*texts.grants);
   if (!jwks) return jwks.error();
   jwks_ = std::move(*jwks);
   for (const std::string& path : jwks_) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/config/access.h"
+#include "daemon/config/access_rules.h"
 #include "protocol/error.h"
 
 namespace c10dd::daemon {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Access: what the files of --tls and --grants say of who somebody is, and what he may do. Pure:
-// the texts of the files and the time are arguments.
+// AccessRules: what the files of --tls and --grants say of who somebody is, and what he may do.
+// Pure: the texts of the files and the time are arguments.
 #pragma once
 
 #include <map>
@@ -41,10 +41,10 @@ struct Principal {
 };
 
 /// Immutable. Thread-safe.
-class Access {
+class AccessRules {
  public:
   /// Fails with invalid_argument: the text names the file, what is wrong, and what to do.
-  static Result<std::shared_ptr<const Access>> of(const AccessTexts& texts, tls::WallTime now);
+  static Result<std::shared_ptr<const AccessRules>> of(const AccessTexts& texts, tls::WallTime now);
   /// Returns the paths of the key sets that a grants file names; fails as of() does.
   static Result<std::vector<std::string>> key_sets(const FileText& grants);
 
@@ -67,7 +67,7 @@ class Access {
     std::vector<tls::NamedKey> keys;
   };
 
-  Access(tls::Context server, tls::Context to_daemons)
+  AccessRules(tls::Context server, tls::Context to_daemons)
       : server_(std::move(server)), to_daemons_(std::move(to_daemons)) {}
 
   Result<Principal> own(const tls::Token& token, tls::WallTime now) const;

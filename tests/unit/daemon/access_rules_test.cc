@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who somebody is and what he may do, from the files of --tls and --grants.
-#include "daemon/config/access.h"
+#include "daemon/config/access_rules.h"
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
@@ -36,13 +36,13 @@ class AccessTest : public testing::Test {
     texts_.ca = {"ca.crt", ca_.certificate.pem()};
   }
 
-  std::shared_ptr<const Access> access() {
-    const auto made = Access::of(texts_, kNow);
+  std::shared_ptr<const AccessRules> access() {
+    const auto made = AccessRules::of(texts_, kNow);
     EXPECT_TRUE(made) << made.error().detail;
     return made ? *made : nullptr;
   }
   std::string why_refused() {
-    const auto made = Access::of(texts_, kNow);
+    const auto made = AccessRules::of(texts_, kNow);
     return made ? "" : made.error().detail;
   }
   std::string why_refused(const std::string& token, tls::WallTime now = kNow) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/config/access.h"
+#include "daemon/config/access_rules.h"
 
 #include <algorithm>
 #include <utility>
@@ -59,7 +59,7 @@ Result<std::vector<tls::NamedKey>> keys_in(const std::vector<FileText>& files,
 
 }  // namespace
 
-Result<std::vector<std::string>> Access::key_sets(const FileText& grants) {
+Result<std::vector<std::string>> AccessRules::key_sets(const FileText& grants) {
   const Result<GrantsFile> file = grants_in(grants.text, grants.path);
   if (!file) return file.error();
   std::vector<std::string> paths;
@@ -67,7 +67,8 @@ Result<std::vector<std::string>> Access::key_sets(const FileText& grants) {
   return paths;
 }
 
-Result<std::shared_ptr<const Access>> Access::of(const AccessTexts& texts, tls::WallTime now) {
+Result<std::shared_ptr<const AccessRules>> AccessRules::of(const AccessTexts& texts,
+                                                           tls::WallTime now) {
   Result<tls::Identity> identity =
       tls::identity_of(texts.chain.text, texts.chain.path, texts.key.text, texts.key.path);
   if (!identity) return identity.error();
@@ -88,7 +89,7 @@ Result<std::shared_ptr<const Access>> Access::of(const AccessTexts& texts, tls::
   if (!server) return server.error();
   const auto client = tls::Context::client(tls::KnownCas{*cas}, &*identity);
   if (!client) return client.error();
-  std::shared_ptr<Access> made(new Access(*server, *client));
+  std::shared_ptr<AccessRules> made(new AccessRules(*server, *client));
   made->ends_ = own.ends();
   for (const tls::Certificate& ca : *cas) made->cas_.emplace(ca.key().hash(), ca.key());
   for (const IssuerEntry& entry : grants.issuers) {
@@ -100,7 +101,7 @@ Result<std::shared_ptr<const Access>> Access::of(const AccessTexts& texts, tls::
   return made;
 }
 
-Result<Principal> Access::by_token(std::string_view text, tls::WallTime now) const {
+Result<Principal> AccessRules::by_token(std::string_view text, tls::WallTime now) const {
   const Result<tls::Token> token = tls::token_of(text);
   if (!token) return token.error();
   if (token->issuer == tls::kOwnIssuer) return own(*token, now);
@@ -111,7 +112,7 @@ Result<Principal> Access::by_token(std::string_view text, tls::WallTime now) con
 }
 
 /// Checks a token of c10ddctl.
-Result<Principal> Access::own(const tls::Token& token, tls::WallTime now) const {
+Result<Principal> AccessRules::own(const tls::Token& token, tls::WallTime now) const {
   const Result<tls::OwnToken> said = tls::own_token(token);
   if (!said) return said.error();
   const auto ca = cas_.find(said->ca_hash);
@@ -128,8 +129,8 @@ Result<Principal> Access::own(const tls::Token& token, tls::WallTime now) const 
 }
 
 /// Checks a token of another issuer.
-Result<Principal> Access::of_issuer(const Issuer& issuer, const tls::Token& token,
-                                    tls::WallTime now) const {
+Result<Principal> AccessRules::of_issuer(const Issuer& issuer, const tls::Token& token,
+                                         tls::WallTime now) const {
   if (std::ranges::count(token.audiences, issuer.entry.audience) == 0) {
     return failure(Code::unauthenticated,
                    "the token is not for audience \"{}\"; ask its issuer for one that is",
@@ -152,7 +153,7 @@ Result<Principal> Access::of_issuer(const Issuer& issuer, const tls::Token& toke
   return why;
 }
 
-std::optional<Principal> Access::by_certificate(const tls::Certificate& shown) const {
+std::optional<Principal> AccessRules::by_certificate(const tls::Certificate& shown) const {
   for (const std::string& uri : shown.uris()) {
     const std::string name = "cert:" + uri;
     core::JobRoles roles = grants_.grants.roles_of(name);

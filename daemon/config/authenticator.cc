@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/config/authenticator.h"
+
+#include <utility>
+
+#include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::daemon {
+
+void Authenticator::replace(std::shared_ptr<const AccessRules> access) {
+  const std::lock_guard lock(mutex_);
+  access_ = std::move(access);
+  known_.clear();
+}
+
+std::shared_ptr<const AccessRules> Authenticator::access() const {
+  const std::lock_guard lock(mutex_);
+  return access_;
+}
+
+Result<Principal> Authenticator::principal(std::string_view token,
+                                           const std::optional<tls::Certificate>& shown) const {
+  const tls::WallTime now = now_();
+  std::shared_ptr<const AccessRules> access;
+  {
+    const std::lock_guard lock(mutex_);
+    access = access_;
+    const auto known = known_.find(std::string(token));
+    if (known != known_.end() && now <= known->second.ends) return known->second;
+  }
+  if (token.empty()) {
+    if (shown) {
+      if (auto found = access->by_certificate(*shown)) return std::move(*found);
+    }
+    return failure(Code::unauthenticated, "{}; set C10DD_TOKEN_FILE to a token of this cluster",
+                   shown ? "no grant names the certificate of this client"
+                         : "this daemon asks who its clients are, and this one sends no token");
+  }
+  Result<Principal> found = access->by_token(token, now);
+  if (!found) return found;
+  const std::lock_guard lock(mutex_);
+  if (known_.size() >= kTokens) known_.clear();
+  if (access == access_) known_.insert_or_assign(std::string(token), *found);
+  return found;
+}
+
+Result<core::Caller> Authenticator::caller(const Hello& hello,
+                                           const std::optional<tls::Certificate>& shown) const {
+  Result<Principal> found = principal(hello.credential, shown);
+  if (!found) return found.error();
+  const core::Role role = found->roles.in(hello.job);
+  if (role == core::Role::none) {
+    return failure(Code::permission_denied,
+                   "\"{}\" may do nothing in job \"{}\"; use a job of its token or grants, or ask "
+                   "for a further one",
+                   found->name, printable(hello.job, limits::kNameBytes));
+  }
+  return core::Caller{std::move(found->name), core::access_of(role)};
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Authenticator: says who has sent a hello or a request, by the newest AccessRules. A token is
+// verified once, then remembered. Thread-safe: all loops ask it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "daemon/config/access_rules.h"
+#include "daemon/core/effects.h"
+#include "protocol/session_ops.h"
+
+namespace c10dd::daemon {
+
+class Authenticator {
+ public:
+  /// Tokens that are remembered. One more forgets all.
+  static constexpr std::size_t kTokens = 16'384;
+
+  /// `now` returns the time of the wall.
+  Authenticator(std::shared_ptr<const AccessRules> access, std::function<tls::WallTime()> now)
+      : now_(std::move(now)), access_(std::move(access)) {}
+
+  /// From now on this one decides, also about tokens that were remembered.
+  void replace(std::shared_ptr<const AccessRules> access);
+  std::shared_ptr<const AccessRules> access() const;
+
+  /// Returns the principal of a token; without one that of the certificate that the client has
+  /// shown. Fails with unauthenticated if there is neither, or the token is not good.
+  Result<Principal> principal(std::string_view token,
+                              const std::optional<tls::Certificate>& shown) const;
+
+  /// Returns who has sent a hello, and what he may do in its job. Fails also with
+  /// permission_denied, in the same words whether there is such a job or not.
+  Result<core::Caller> caller(const Hello& hello,
+                              const std::optional<tls::Certificate>& shown) const;
+
+ private:
+  const std::function<tls::WallTime()> now_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const AccessRules> access_;
+  mutable std::unordered_map<std::string, Principal> known_;  // by the text of the token
+};
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who has sent a hello: what is remembered of a token counts until it expires or the files change.
+#include "daemon/config/authenticator.h"
+
+#include <thread>
+
+#include "tests/unit/protocol/tls_parties.h"
+
+namespace c10dd::daemon {
+namespace {
+
+using namespace std::chrono_literals;
+using tls::kNow;
+
+class AuthenticatorTest : public testing::Test {
+ protected:
+  std::shared_ptr<const AccessRules> access(const std::string& grants = "") const {
+    AccessTexts texts;
+    texts.chain = {"tls.crt", daemon_.chain[0].pem()};
+    texts.key = {"tls.key", daemon_.key.private_pem()};
+    texts.ca = {"ca.crt", ca_.certificate.pem()};
+    if (!grants.empty()) texts.grants = {"grants.toml", grants};
+    const auto made = AccessRules::of(texts, kNow);
+    EXPECT_TRUE(made) << made.error().detail;
+    return *made;
+  }
+  std::string token(const std::string& name, const std::string& role = "trainer") const {
+    return tls::signed_token({name, role, {"llm-*"}, kNow, kNow + 1h, ""}, ca_.key);
+  }
+  static Hello hello(const std::string& token, const std::string& job = "llm-1") {
+    Hello hello;
+    hello.credential = token;
+    hello.job = job;
+    return hello;
+  }
+  std::string why_refused(const Hello& hello) const {
+    const auto caller = authenticator_.caller(hello, std::nullopt);
+    return caller ? "" : caller.error().detail;
+  }
+
+  const tls::Ca ca_;
+  const tls::Identity daemon_ = ca_.daemon();
+  tls::WallTime now_ = kNow;
+  Authenticator authenticator_{access(), [this] { return now_; }};
+};
+
+TEST_F(AuthenticatorTest, SaysWhoMayWhatInTheJobOfAHello) {
+  const auto alice = authenticator_.caller(hello(token("alice")), std::nullopt);
+  ASSERT_TRUE(alice);
+  EXPECT_EQ(alice->principal, "alice");
+  EXPECT_EQ(alice->access, c10dd::Access::join);
+  EXPECT_EQ(authenticator_.caller(hello(token("eve", "viewer")), std::nullopt)->access,
+            c10dd::Access::observe);
+  EXPECT_EQ(why_refused(hello(token("alice"), "vision")),
+            "\"alice\" may do nothing in job \"vision\"; use a job of its token or grants, or ask "
+            "for a further one");
+  EXPECT_EQ(authenticator_.caller(hello(token("alice"), "vision"), std::nullopt).error().code,
+            Code::permission_denied);
+  EXPECT_EQ(why_refused(hello("")),
+            "this daemon asks who its clients are, and this one sends no token; set "
+            "C10DD_TOKEN_FILE to a token of this cluster");
+}
+
+TEST_F(AuthenticatorTest, WhatIsRememberedExpires) {
+  const std::string one = token("alice");
+  EXPECT_EQ(why_refused(hello(one)), "");
+  now_ += 59min;
+  EXPECT_EQ(why_refused(hello(one)), "");
+  now_ += 3min;
+  EXPECT_EQ(why_refused(hello(one)),
+            "the token has expired; ask for a new one (c10ddctl ca token)");
+}
+
+TEST_F(AuthenticatorTest, WhatIsRememberedEndsWithTheFilesThatSaidIt) {
+  const std::string one = token("alice");
+  EXPECT_EQ(why_refused(hello(one)), "");
+  authenticator_.replace(access("revoked = [\"alice\"]\n"));
+  EXPECT_EQ(why_refused(hello(one)), "the token is revoked; ask for a new one (c10ddctl ca token)");
+  authenticator_.replace(access());
+  EXPECT_EQ(why_refused(hello(one)), "");
+}
+
+TEST_F(AuthenticatorTest, ManyTokensAndThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  std::atomic<int> refused = 0;
+  for (int n = 0; n < 4; ++n) {
+    threads.emplace_back([&, n] {
+      for (int i = 0; i < 100; ++i) {
+        const Hello asks = hello(token("user-" + std::to_string(n) + "-" + std::to_string(i % 10)));
+        if (!authenticator_.caller(asks, std::nullopt)) ++refused;
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) authenticator_.replace(access());
+  for (std::thread& one : threads) one.join();
+  EXPECT_EQ(refused, 0);
+}
+
+}  // namespace
+}  // namespace c10dd::daemon
