@@ -82,11 +82,22 @@ asio::awaitable<void> serve(std::shared_ptr<Stream> plain, tls::Context context,
 struct Handshakes::Worker {
   Loop loop;
   asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(loop);
+  std::vector<std::weak_ptr<Stream>> under_way = {};  // belongs to the thread
   std::thread thread{[this] { loop.run(); }};
 
+  void note(const std::shared_ptr<Stream>& plain) {
+    std::erase_if(under_way, [](const auto& one) { return one.expired(); });
+    under_way.push_back(plain);
+  }
+  /// A handshake that waits for bytes and its stream own each other, until the stream is closed.
   ~Worker() {
     loop.stop();
     thread.join();
+    for (const auto& one : under_way) {
+      if (const auto plain = one.lock()) plain->close();
+    }
+    loop.restart();
+    loop.poll();
   }
 };
 
@@ -119,6 +130,7 @@ void Handshakes::start(Waiting one) {
   const bool moves = one.plain->move_to(
       worker.loop, [&worker, context = std::move(one.context), deadline = deadline_, &back = loop_,
                     then = std::move(then)](std::shared_ptr<Stream> plain) mutable {
+        worker.note(plain);
         asio::co_spawn(worker.loop,
                        serve(std::move(plain), std::move(context), deadline, back, std::move(then)),
                        asio::detached);
