@@ -32,7 +32,7 @@ ARROWS = {
     "daemon/shard": ["daemon/config", "daemon/metrics", *CORE, "store", "protocol"],
     "daemon/net": ["daemon/shard", "daemon/config", "daemon/metrics", *CORE, "protocol"],
     "daemon/http": ["daemon/net", "daemon/shard", "daemon/config", "daemon/metrics", "daemon/core/fleet",
-                    "daemon/core/directory", "daemon/core/host", "protocol"],
+                    "daemon/core/directory", "daemon/core/host", "daemon/core/sessions", "protocol"],
     "daemon": ["daemon/http", "daemon/net", "daemon/shard", "daemon/config", "daemon/metrics", *CORE,
                "store", "protocol"],
     "client/core": ["protocol"],

@@ -119,9 +119,17 @@ Reply checkpoint(RouteCall& call) {
 
 // ---- jobs --------------------------------------------------------------------------------------
 
+/// Leaves out the jobs in which the client may do nothing.
+void leave_out_others(JobsPage& page, const core::JobRoles& roles) {
+  const auto is_others = [&](const std::string& job) { return roles.in(job) == core::Role::none; };
+  std::erase_if(page.served, [&](const core::JobReport& run) { return is_others(run.name); });
+  std::erase_if(page.owners, [&](const core::RunOwner& one) { return is_others(one.run.job); });
+}
+
 Reply jobs(RouteCall& call) {
   JobsPage page = co_await call.operations.owners();
   page.served = co_await call.operations.job_reports();
+  if (call.roles != nullptr) leave_out_others(page, *call.roles);
   co_return json_reply(json_of(page));
 }
 
@@ -260,6 +268,7 @@ constexpr Route kRoutes[] = {
     {.method = "GET",
      .pattern = "/metrics",
      .sentence = "metrics for Prometheus, text format 0.0.4",
+     .role = core::Role::viewer,
      .reply = metrics},
     {.method = "GET",
      .pattern = "/v1/version",
@@ -268,22 +277,27 @@ constexpr Route kRoutes[] = {
     {.method = "GET",
      .pattern = "/v1/daemons",
      .sentence = "the daemons that share the engine, JSON; text with Accept: text/plain",
+     .role = core::Role::viewer,
      .reply = daemons},
     {.method = "GET",
      .pattern = "/v1/jobs",
      .sentence = "the loaded jobs, JSON; with several daemons all jobs and their owners",
+     .role = core::Role::viewer,
+     .in_any = true,
      .reply = jobs},
     {.method = "POST",
      .pattern = "/v1/checkpoint",
      .sentence = "POST {\"path\": \"/absolute\"}: writes a copy of the state",
      .who = kThisMachine,
      .act = "write a checkpoint",
+     .role = core::Role::admin,
      .check = check_checkpoint,
      .reply = checkpoint},
     {.method = "GET",
      .pattern = "/v1/jobs/{job}",
      .sentence =
          "the runs of a job, its ranks and who waits for whom, JSON; text with Accept: text/plain",
+     .role = core::Role::viewer,
      .fleet = FleetReply::all,
      .reply = job},
     {.method = "DELETE",
@@ -291,6 +305,7 @@ constexpr Route kRoutes[] = {
      .sentence = "DELETE: removes a job with its runs and rows; 409 while a session is connected",
      .who = kThisMachine,
      .act = "remove a job",
+     .role = core::Role::admin,
      .fleet = FleetReply::one_owner,
      .reply = remove_job},
     {.method = "DELETE",
@@ -298,11 +313,13 @@ constexpr Route kRoutes[] = {
      .sentence = "DELETE: closes all connections of a launch of PyTorch trainers",
      .who = kThisMachine,
      .act = "end a run",
+     .role = core::Role::trainer,
      .fleet = FleetReply::one_owner_or_here,
      .reply = end_run},
     {.method = "GET",
      .pattern = "/v1/jobs/{job}/endpoints",
      .sentence = "the endpoints of a job: ports leased for TCPStore clients, JSON",
+     .role = core::Role::viewer,
      .fleet = FleetReply::owner,
      .reply = endpoints},
     {.method = "POST",
@@ -311,6 +328,7 @@ constexpr Route kRoutes[] = {
          "POST {\"name\": \"a\"}, with run, ttl, world_size: leases an endpoint, or renews it",
      .who = kThisMachine,
      .act = "lease an endpoint",
+     .role = core::Role::trainer,
      .fleet = FleetReply::owner,
      .check = check_lease,
      .reply = lease_endpoint},
@@ -319,6 +337,7 @@ constexpr Route kRoutes[] = {
      .sentence = "DELETE {\"name\": \"a\"}: releases an endpoint",
      .who = kThisMachine,
      .act = "release an endpoint",
+     .role = core::Role::trainer,
      .fleet = FleetReply::owner,
      .check = check_release,
      .reply = release_named_endpoint},
@@ -327,6 +346,7 @@ constexpr Route kRoutes[] = {
      .sentence = "POST {\"to\": \"host:port\"}: moves a job to another daemon on the same engine",
      .who = kThisMachine,
      .act = "move a job",
+     .role = core::Role::admin,
      .fleet = FleetReply::all,
      .check = check_move,
      .reply = move},
@@ -335,6 +355,7 @@ constexpr Route kRoutes[] = {
      .sentence = "DELETE: releases an endpoint",
      .who = kThisMachine,
      .act = "release an endpoint",
+     .role = core::Role::trainer,
      .fleet = FleetReply::owner,
      .reply = release_endpoint},
 };
@@ -349,143 +370,8 @@ Reply index_page(RouteCall& call) {
   co_return text_reply(text);
 }
 
-// ---- finding the route -------------------------------------------------------------------------
-
-/// Returns the path of a target. The target has origin form or, if a proxy sent it, absolute form.
-std::string_view path_of(std::string_view target) {
-  target = target.substr(0, target.find_first_of("?#"));
-  if (target.starts_with("http://")) {
-    const std::size_t slash = target.find('/', std::string_view("http://").size());
-    return slash == std::string_view::npos ? "/" : target.substr(slash);
-  }
-  return target;
-}
-
-bool fits(const Route& route, const HttpRequest& request) {
-  const std::string_view method = route.method;
-  return request.method == method || (method == "GET" && request.method == "HEAD");
-}
-
-/// Returns the parts of the path that stand for {...} in the pattern; nothing if it is of another
-/// form. A part ends before the first occurrence of what follows it in the pattern.
-std::optional<std::vector<std::string_view>> parts_of(std::string_view path,
-                                                      std::string_view pattern) {
-  std::vector<std::string_view> parts;
-  std::size_t begin = pattern.find('{');
-  const std::string_view prefix = pattern.substr(0, begin);
-  if (!path.starts_with(prefix)) return std::nullopt;
-  path.remove_prefix(prefix.size());
-  while (begin != pattern.npos) {
-    pattern.remove_prefix(pattern.find('}', begin) + 1);
-    begin = pattern.find('{');
-    const std::string_view next = pattern.substr(0, begin);
-    const std::size_t end = next.empty() ? path.size() : path.find(next);
-    if (end == path.npos || (next.empty() && path.empty())) return std::nullopt;
-    parts.push_back(path.substr(0, end));
-    path.remove_prefix(end + next.size());
-  }
-  if (!path.empty()) return std::nullopt;
-  return parts;
-}
-
-/// Returns the route of the path that has the method or, if there is none, a route of the path.
-const Route* find_route(const HttpRequest& request) {
-  const std::string_view path = path_of(request.target);
-  const Route* found = nullptr;
-  for (const Route& route : kRoutes) {
-    const bool better = found == nullptr || fits(route, request) || !fits(*found, request);
-    if (better && parts_of(path, route.pattern)) found = &route;
-  }
-  return found;
-}
-
-/// Returns the methods of all routes of a pattern, as the field Allow has them.
-std::string methods_of(const Route& of) {
-  std::string methods;
-  for (const Route& route : kRoutes) {
-    if (route.pattern != of.pattern) continue;
-    methods += methods.empty() ? "" : ", ";
-    methods += route.method == std::string_view("GET") ? "GET, HEAD" : route.method;
-  }
-  return methods;
-}
-
-/// Returns the names in the path of a request, percent-decoded.
-Result<std::vector<std::string>> names_of(const HttpRequest& request, const Route& route) {
-  std::vector<std::string> names;
-  const auto parts = parts_of(path_of(request.target), route.pattern);
-  for (const std::string_view part : *parts) {
-    std::optional<std::string> name = percent_decoded(part);
-    if (!name) {
-      return failure(Code::invalid_argument,
-                     "job: name is not percent-encoded; use /v1/jobs/NAME, with %25 for %");
-    }
-    names.push_back(std::move(*name));
-  }
-  return names;
-}
-
-/// Returns why a request is refused without a look at any job; nothing if it is not.
-std::optional<HttpReply> refusal_of(const HttpRequest& request, const RequestSource& source,
-                                    const Route* route) {
-  if (!source.host_known) {
-    return http_error(403, Code::permission_denied,
-                      format("unknown host \"{}\" for a listener on loopback; use localhost or "
-                             "127.0.0.1, or allow the name with --http-hosts",
-                             printable(request.host, 128)));
-  }
-  if (route == nullptr) {
-    return http_error(
-        404, Code::not_found,
-        format("unknown route {}; GET / lists all routes", request.target.substr(0, 128)));
-  }
-  if (!fits(*route, request)) {
-    HttpReply refused =
-        http_error(405, Code::unsupported,
-                   format("{} is not allowed on {}; use {}", request.method.substr(0, 32),
-                          route->pattern, methods_of(*route)));
-    refused.allow = methods_of(*route);
-    return refused;
-  }
-  if (route->who == Route::Who::this_machine && !source.local) {
-    return http_error(403, Code::permission_denied,
-                      format("only clients on the daemon's machine may {}", route->act));
-  }
-  if (route->check == nullptr) return std::nullopt;
-  const Result<void> good = route->check(request);
-  return good ? std::nullopt : std::optional(http_error(good.error()));
-}
-
-RouteCall call_of(Operations& operations, const HttpRequest& request,
-                  std::vector<std::string> names) {
-  return {.operations = operations, .request = request, .names = std::move(names)};
-}
-
 }  // namespace
 
-asio::awaitable<std::optional<HttpReply>> reply_to(Operations& operations,
-                                                   const HttpRequest& request,
-                                                   const RequestSource& source,
-                                                   const Forward& forward) {
-  const Route* const route = find_route(request);
-  if (auto refusal = refusal_of(request, source, route)) co_return std::move(refusal);
-  Result<std::vector<std::string>> names = names_of(request, *route);
-  if (!names) co_return http_error(names.error());
-  RouteCall call = call_of(operations, request, std::move(*names));
-  if (route->fleet != FleetReply::here) {
-    ForwardedReply others =
-        co_await reply_of_others(operations, request, call.job(), route->fleet, forward);
-    if (others.client_gone) co_return std::nullopt;
-    if (others.reply) co_return std::move(others.reply);
-    call.elsewhere = std::move(others.elsewhere);
-  }
-  co_return co_await route->reply(call);
-}
-
-std::string origin_of(const HttpRequest& request) {
-  const std::size_t query = request.target.find('?');
-  const std::string path(path_of(request.target));
-  return query == std::string::npos ? path : path + request.target.substr(query);
-}
+std::span<const Route> all_routes() { return kRoutes; }
 
 }  // namespace c10dd::daemon

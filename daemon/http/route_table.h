@@ -4,10 +4,12 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "daemon/core/sessions/grants.h"
 #include "daemon/http/forwarding.h"
 #include "daemon/http/http_wire.h"
 #include "daemon/http/operations.h"
@@ -20,6 +22,8 @@ struct RequestSource {
   /// request on.
   bool local = false;
   bool host_known = true;  ///< the request's Host is one that replies_to() allows
+  /// Set if this daemon asks who its clients are: what this one may do, or why that is not known.
+  std::optional<Result<core::JobRoles>> roles = {};
 };
 
 /// A request that its route may serve, on the way to its reply.
@@ -28,6 +32,7 @@ struct RouteCall {
   const HttpRequest& request;
   std::vector<std::string> names;           ///< percent-decoded values of {...} in the pattern
   std::vector<std::string> elsewhere = {};  ///< replies of other daemons, see FleetReply::all
+  const core::JobRoles* roles = nullptr;    ///< of the client; null: he may do everything
 
   const std::string& job() const { return names.at(0); }
   bool wants_text() const { return request.accept.starts_with("text/"); }
@@ -45,11 +50,18 @@ struct Route {
   std::string_view sentence;  ///< for the list of routes
   Who who = Who::anybody;
   std::string_view act = {};  ///< "remove a job": what others than `who` may not do
+  /// What the client needs if the daemon asks who he is: this role in the job of the path; without
+  /// a job in all jobs, or in any if `in_any`. Such a daemon does not look at `who`.
+  core::Role role = core::Role::none;
+  bool in_any = false;
   FleetReply fleet = FleetReply::here;
   /// Fails if the request can be refused before another daemon is asked; may be null.
   Result<void> (*check)(const HttpRequest&) = nullptr;
   boost::asio::awaitable<HttpReply> (*reply)(RouteCall&) = nullptr;
 };
+
+/// Returns the table.
+std::span<const Route> all_routes();
 
 /// Finds the route of a request, and returns its reply: of this daemon, or of those that serve the
 /// job. Returns nothing if the client has gone meanwhile. The query of a target is ignored.

@@ -93,6 +93,8 @@ struct Handshakes::Worker {
   ~Worker() {
     loop.stop();
     thread.join();
+    loop.restart();
+    loop.poll();  // takes those that were on their way
     for (const auto& one : under_way) {
       if (const auto plain = one.lock()) plain->close();
     }

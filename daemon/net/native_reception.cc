@@ -39,8 +39,8 @@ bool first_frame_is_missing(std::string_view head) {
 
 /// If the first frame is a hello that can be served, returns the shard of the job that the hello
 /// names; otherwise returns the first shard.
-Shard& shard_of(std::string_view head, const SessionContext& context) {
-  const auto frame = first_frame(head);
+Shard& shard_of(const Stream& stream, const SessionContext& context) {
+  const auto frame = first_frame(stream.head());
   if (!frame || !frame->has_value()) return context.first;
   const std::uint8_t op = (*frame)->header.op;
   if (op != Hello::op.code) return context.first;
@@ -48,6 +48,8 @@ Shard& shard_of(std::string_view head, const SessionContext& context) {
   if (!request) return context.first;
   const Hello& hello = std::get<Hello>(*request);
   if (context.draining || !core::check_hello(hello)) return context.first;
+  // To look for the shard gives the job a number.
+  if (context.caller_of && !context.caller_of(hello, stream)) return context.first;
   const Result<Shard*> shard = context.shard_of(hello.job, hello.run);
   return shard ? **shard : context.first;
 }
@@ -72,7 +74,7 @@ WireProtocol native_protocol(const SessionContext& context) {
 void receive_native(std::shared_ptr<Stream> stream, const SessionContext& context) {
   if (context.relay && Relay::is_asked_for(stream->head()))
     return context.relay->take(std::move(stream));
-  Shard& shard = context.shard_of ? shard_of(stream->head(), context) : context.first;
+  Shard& shard = context.shard_of ? shard_of(*stream, context) : context.first;
   if (&shard == &context.first) return serve_native(std::move(stream), context, shard);
   stream->move_to(shard.loop(), [&context, &shard](std::shared_ptr<Stream> moved) {
     serve_native(std::move(moved), context, shard);

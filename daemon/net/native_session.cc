@@ -55,6 +55,7 @@ class NativeSession final : public core::NativeConnection, public FramedSession 
   void refuse_bytes(const native::RequestHeader& header, const Failure& reason) override;
   void taken(const OpInfo& op) override { shard().tally().request(Protocol::native, op); }
   std::string client() const override { return client_; }
+  Result<core::Caller> authenticate(const Hello& hello) override;
   void unknown_op() override {
     context().metrics.protocol_error(Protocol::native, Code::unknown_op);
   }
@@ -77,6 +78,13 @@ void NativeSession::start() {
   Bytes in = stream().take_head();
   in.erase(0, native::kMagic.size());
   begin(std::move(in));
+}
+
+Result<core::Caller> NativeSession::authenticate(const Hello& hello) {
+  if (!context().caller_of) return core::Caller{};
+  Result<core::Caller> caller = context().caller_of(hello, stream());
+  if (!caller) log_refusal(caller.error());
+  return caller;
 }
 
 /// Ends the connection if no frame arrives within the idle time-out. Counts checks and does not

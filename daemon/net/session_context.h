@@ -8,6 +8,7 @@
 #include <string>
 
 #include "daemon/config/options.h"
+#include "daemon/core/effects.h"
 #include "protocol/error.h"
 #include "protocol/limits.h"
 
@@ -18,6 +19,7 @@ class Relay;
 class Metrics;
 class Shard;
 class SharedBudget;
+class Stream;
 
 struct SessionContext {
   const Options& options;
@@ -30,6 +32,10 @@ struct SessionContext {
   /// Called on the loop that accepts connections.
   std::function<Result<Shard*>(const std::string& job, const std::string& run)> shard_of;
   Duration hello_deadline = limits::kHelloDeadline;  ///< time limit for a client's first request
+  /// Says who has sent a hello on a stream: core::NativeConnection::authenticate(). `caller_of` is
+  /// null if everybody may do everything.
+  /// Thread-safe.
+  std::function<Result<core::Caller>(const Hello&, const Stream&)> caller_of = {};
   /// Passes connections on to other daemons; null if there are none.
   /// Called on the loop that accepts connections.
   Relay* relay = nullptr;

@@ -59,6 +59,76 @@ TEST_F(HttpRoutes, NothingIsAnsweredToAnUnknownHost) {
   EXPECT_NE(reply.body.find("--http-hosts"), std::string::npos) << reply.body;
 }
 
+/// Each route, asked about a job by clients with each role in it, or in another one.
+TEST_F(HttpRoutes, OfADaemonThatAsksWhoItsClientsAreNeedARole) {
+  using core::Role;
+  const auto target = [](std::string_view pattern) {
+    std::string path(pattern);
+    for (const auto& [hole, name] :
+         {std::pair("{job}", "llm-1"), {"{run}", "r"}, {"{name}", "a"}}) {
+      const std::size_t at = path.find(hole);
+      if (at != path.npos) path.replace(at, std::string(hole).size(), name);
+    }
+    return path;
+  };
+  std::size_t refused = 0;
+  std::size_t allowed = 0;
+  for (const Route& route : all_routes()) {
+    const HttpRequest request{route.method, target(route.pattern), true};
+    const bool of_job = route.pattern.find("{job}") != route.pattern.npos;
+    for (const Role role : {Role::none, Role::viewer, Role::trainer, Role::admin}) {
+      for (const char* jobs : {"llm-*", "vision", "*"}) {
+        core::JobRoles roles;
+        roles.add(*core::JobPattern::of(jobs), role);
+        const bool counts =
+            jobs == std::string("*") || route.in_any || (of_job && jobs == std::string("llm-*"));
+        const bool may = route.role == Role::none || (counts && role >= route.role);
+        const HttpReply reply =
+            reply_of(operations, request, {.local = true, .host_known = true, .roles = roles});
+        EXPECT_EQ(reply.status == 403, !may)
+            << route.method << " " << route.pattern << ", " << name_of(role) << " in " << jobs;
+        ++(may ? allowed : refused);
+      }
+    }
+    const Failure nobody = failure(Code::unauthenticated, "no token");
+    const HttpReply reply =
+        reply_of(operations, request, {.local = true, .host_known = true, .roles = nobody});
+    EXPECT_EQ(reply.status == 401, route.role != Role::none) << route.pattern;
+  }
+  EXPECT_GT(refused, 60U);
+  EXPECT_GT(allowed, 60U);
+}
+
+TEST_F(HttpRoutes, SayTheSameOfAnotherJobAndOfNone) {
+  core::JobRoles roles;
+  roles.add(*core::JobPattern::of("llm-*"), core::Role::admin);
+  const auto ask_about = [&](const std::string& job) {
+    operations.asked.clear();
+    HttpReply reply = reply_of(operations, {"GET", "/v1/jobs/" + job, true},
+                               {.local = true, .host_known = true, .roles = roles});
+    EXPECT_EQ(asked(), Asked{}) << "nobody has looked for it";
+    return reply;
+  };
+  for (const char* name : {"vision", "llm-1"}) {
+    operations.jobs.emplace_back();
+    operations.jobs.back().name = name;
+  }
+  const HttpReply other = ask_about("vision");
+  EXPECT_EQ(other.status, 403);
+  EXPECT_EQ(code_of(other), "permission_denied");
+  EXPECT_NE(
+      other.body.find("this needs the role viewer in job \\\"vision\\\"; ask for a token that "
+                      "has it"),
+      std::string::npos)
+      << other.body;
+  EXPECT_EQ(ask_about("absent").status, 403);
+  const HttpReply list = reply_of(operations, {"GET", "/v1/jobs", true},
+                                  {.local = true, .host_known = true, .roles = roles});
+  const boost::json::value shown = boost::json::parse(list.body).at("jobs");
+  ASSERT_EQ(shown.as_array().size(), 1U) << list.body;
+  EXPECT_EQ(shown.at(0).at("job").as_string(), "llm-1");
+}
+
 TEST_F(HttpRoutes, ReadyzSaysWhyNot) {
   operations.known.not_ready = "draining";
   const HttpReply reply = ask("GET", "/readyz");

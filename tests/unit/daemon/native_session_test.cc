@@ -52,6 +52,31 @@ TEST_F(NativeSessionTest, HelloIsWelcomed) {
   EXPECT_EQ(sessions(), 1u);
 }
 
+TEST_F(NativeSessionTest, WhoMayNotIsRefusedBeforeItsJobIsLookedUp) {
+  int looked_up = 0;
+  daemon_.context.shard_of = [&](const std::string&, const std::string&) -> Result<Shard*> {
+    ++looked_up;
+    return &daemon_.shard();
+  };
+  daemon_.context.caller_of = [](const Hello& hello, const Stream&) -> Result<core::Caller> {
+    if (hello.credential == "good") return core::Caller{"alice", Access::join};
+    return failure(Code::unauthenticated, "who are you?");
+  };
+  peer_.connect(NativePeer::frame(NativePeer::hello_of(7), 0, 1));
+  EXPECT_EQ(peer_.next().code(), Code::unauthenticated);
+  EXPECT_EQ(looked_up, 0);
+  EXPECT_EQ(sessions(), 0U);
+  Hello hello = NativePeer::hello_of(7);
+  hello.credential = "good";
+  peer_.send(hello, 0, 2);
+  EXPECT_EQ(peer_.next().as<Welcome>().version, kProtocolVersion) << "on the same connection";
+  EXPECT_EQ(sessions(), 1U);
+  NativePeer other(daemon_);
+  other.connect(NativePeer::frame(hello, 0, 1));
+  EXPECT_EQ(other.next().as<Welcome>().version, kProtocolVersion);
+  EXPECT_EQ(looked_up, 1);
+}
+
 TEST_F(NativeSessionTest, RequestsAreAnswered) {
   start();
   EXPECT_GT(peer_.ask(Set{"k", "v"}, 0, 2).as<Written>().revision, 0u);
