@@ -224,6 +224,34 @@ TEST_F(MembershipOverFakes, TellsEachNewStatusOnceAndNoOldOne) {
   EXPECT_EQ(heard.size(), 3u);
 }
 
+TEST_F(MembershipOverFakes, ShowsEachNoticeAsTheDaemonHasIt) {
+  const auto member = join();
+  GroupStatus warned = status(11, GroupPhase::formed, "two notices");
+  warned.notices = {{.number = 4,
+                     .kind = Notice::Kind::preempt,
+                     .ranks = {{0, 1}},
+                     .left = 30s,
+                     .reason = "spot",
+                     .acknowledged = {}},
+                    {.number = 5,
+                     .kind = Notice::Kind::drain,
+                     .ranks = {{1, 1}},
+                     .left = 0s,
+                     .reason = "upgrade",
+                     .acknowledged = {}}};
+  group_.tell(warned);
+  ASSERT_TRUE(hears(*member, "two notices"));
+  const auto notices = member->state().notices;
+  ASSERT_EQ(notices.size(), 2U);
+  EXPECT_EQ(notices[0].number, 4U);
+  EXPECT_TRUE(notices[0].preempt);
+  EXPECT_EQ(notices[0].ranks, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(notices[0].left, 30s);
+  EXPECT_EQ(notices[0].reason, "spot");
+  EXPECT_FALSE(notices[1].preempt);
+  EXPECT_EQ(notices[1].ranks, std::vector<std::uint32_t>{1});
+}
+
 TEST_F(MembershipOverFakes, WatchesAgainAfterAWatchThatWasRefused) {
   group_.treat(WatchGroup::op.code, Treats::refuses);
   const auto member = join();
