@@ -204,7 +204,8 @@ Match recognise_http(std::string_view head) {
 }
 
 std::string http_refusal(const Failure& reason) {
-  const int status = reason.code == Code::quota_exceeded ? 503 : 400;
+  const bool full = reason.code == Code::quota_exceeded;
+  const int status = full ? 503 : reason.code == Code::unauthenticated ? 401 : 400;
   return encode(http_error(status, reason.code, reason.detail), false, false);
 }
 

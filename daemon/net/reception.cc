@@ -17,6 +17,14 @@
 namespace c10dd::daemon {
 namespace {
 
+constexpr char kTlsRecord = 0x16;  // the first byte of a connection that speaks TLS
+
+Failure plain_refused() {
+  return failure(Code::unauthenticated,
+                 "this daemon asks for TLS and a token; set C10DD_TOKEN_FILE to a token of this "
+                 "cluster");
+}
+
 Failure unknown_protocol(const WireProtocol* disabled, unsigned char first,
                          const ProtocolSet& enabled) {
   std::string hint;
@@ -34,7 +42,9 @@ Failure unknown_protocol(const WireProtocol* disabled, unsigned char first,
 struct Reception::Rules {
   /// `self` keeps the rules alive.
   asio::awaitable<void> recognise(std::shared_ptr<const Rules> self, std::shared_ptr<Stream> stream,
-                                  Result<void> admitted) const;
+                                  Result<void> admitted, bool encrypted = false) const;
+  void decrypt(std::shared_ptr<const Rules> self, std::shared_ptr<Stream> stream,
+               Result<void> admitted) const;
   bool wants_more(std::string_view head, bool admitted) const;
   asio::awaitable<void> refuse(std::shared_ptr<Stream> stream, const WireProtocol* encoding,
                                Failure reason) const;
@@ -63,9 +73,19 @@ bool Reception::Rules::wants_more(std::string_view head, bool admitted) const {
   return admitted && found.protocol->wants_more && found.protocol->wants_more(head);
 }
 
-asio::awaitable<void> Reception::Rules::recognise(std::shared_ptr<const Rules>,
+/// Begins again with what a connection says inside TLS.
+void Reception::Rules::decrypt(std::shared_ptr<const Rules> self, std::shared_ptr<Stream> stream,
+                               Result<void> admitted) const {
+  context.decrypt(std::move(stream), [self = std::move(self), admitted = std::move(admitted)](
+                                         std::shared_ptr<Stream> plain) {
+    const asio::any_io_executor loop = plain->executor();
+    asio::co_spawn(loop, self->recognise(self, std::move(plain), admitted, true), asio::detached);
+  });
+}
+
+asio::awaitable<void> Reception::Rules::recognise(std::shared_ptr<const Rules> self,
                                                   std::shared_ptr<Stream> stream,
-                                                  Result<void> admitted) const {
+                                                  Result<void> admitted, bool encrypted) const {
   // This coroutine shares this state with the handler of `deadline`. The handler may run after the
   // coroutine has ended.
   struct Watch {
@@ -102,7 +122,14 @@ asio::awaitable<void> Reception::Rules::recognise(std::shared_ptr<const Rules>,
     context.metrics.connection_closed(Protocol::unknown, "nothing_said");
     co_return;
   }
+  if (context.decrypt && !encrypted && head.front() == kTlsRecord) {
+    stream->put_head(std::move(head));
+    co_return decrypt(std::move(self), std::move(stream), std::move(admitted));
+  }
   const bool served = found && enabled.has(found->protocol);
+  const bool may_be_plain =
+      encrypted || context.serves_plain || (found && found->protocol == Protocol::tcpstore);
+  if (admitted && !may_be_plain) admitted = plain_refused();
   if (served && admitted && found->admits) admitted = found->admits(*stream);
   if (found && !admitted) {
     co_await refuse(std::move(stream), found, admitted.error());

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "daemon/config/options.h"
@@ -36,6 +37,11 @@ struct SessionContext {
   /// null if everybody may do everything.
   /// Thread-safe.
   std::function<Result<core::Caller>(const Hello&, const Stream&)> caller_of = {};
+  /// Takes a connection that begins with TLS. Calls `then` with a stream that decrypts it, or not
+  /// at all. `decrypt` is null without --tls. Called on the loop that accepts connections.
+  std::function<void(std::shared_ptr<Stream>, std::function<void(std::shared_ptr<Stream>)> then)>
+      decrypt = {};
+  bool serves_plain = true;  ///< also what is not encrypted, other than TCPStore
   /// Passes connections on to other daemons; null if there are none.
   /// Called on the loop that accepts connections.
   Relay* relay = nullptr;

@@ -99,6 +99,57 @@ TEST_F(ReceptionTest, ServesWithTheBytesThatWereRead) {
   EXPECT_EQ(served_, (std::vector<std::string>{"http: " + kGet, "native: " + kMagic + "abc"}));
 }
 
+/// What the first byte of TLS begins is decrypted, and then recognised like any other connection.
+TEST_F(ReceptionTest, LooksIntoTls) {
+  std::vector<std::string> heads;
+  std::shared_ptr<MemoryWire> inside;
+  daemon_.context.decrypt = [&](const std::shared_ptr<Stream>& stream, const auto& then) {
+    heads.push_back(stream->head());
+    held_.push_back(stream);
+    inside = std::make_shared<MemoryWire>();
+    then(std::make_shared<MemoryStream>(daemon_.loop, inside));
+  };
+  connect()->say("\x16\x03\x01");
+  daemon_.turn_a_while();
+  EXPECT_EQ(heads, std::vector<std::string>{"\x16\x03\x01"});
+  ASSERT_TRUE(inside);
+  inside->say(kGet);
+  daemon_.turn_a_while();
+  EXPECT_EQ(served_, std::vector<std::string>{"http: " + kGet});
+  connect()->say("\x16\x03\x01");
+  daemon_.turn_a_while();
+  inside->say("\x16\x03\x01");
+  daemon_.turn_a_while();
+  EXPECT_EQ(heads.size(), 2U) << "TLS inside TLS is no protocol";
+  EXPECT_EQ(served_.size(), 1U);
+  connect(failure(Code::quota_exceeded, "too many"))->say("\x16\x03\x01");
+  daemon_.turn_a_while();
+  inside->say(kMagic);
+  EXPECT_TRUE(daemon_.turn_until([&] { return inside->session_ended(); }));
+  EXPECT_EQ(failure_in(inside->take()).detail, "too many") << "also inside TLS";
+}
+
+TEST_F(ReceptionTest, PlainBytesGetASentenceIfOnlyTlsIsServed) {
+  daemon_.context.decrypt = [](const auto&, const auto&) { ADD_FAILURE(); };
+  daemon_.context.serves_plain = false;
+  const std::string sentence =
+      "this daemon asks for TLS and a token; set C10DD_TOKEN_FILE to a token of this cluster";
+  EXPECT_EQ(failure_in(answer_to(kMagic)).code, Code::unauthenticated);
+  EXPECT_EQ(failure_in(answer_to(kMagic)).detail, sentence);
+  const std::string page = answer_to(kGet);
+  EXPECT_TRUE(page.starts_with("HTTP/1.1 401 ")) << page;
+  EXPECT_NE(page.find(sentence), std::string::npos) << page;
+  EXPECT_TRUE(served_.empty());
+  connect()->say(std::string("\x00\x01", 2));
+  daemon_.turn_a_while();
+  ASSERT_EQ(served_.size(), 1U) << "TCPStore has no TLS";
+  EXPECT_TRUE(served_[0].starts_with("tcpstore: "));
+  daemon_.context.serves_plain = true;
+  connect()->say(kGet);
+  daemon_.turn_a_while();
+  EXPECT_EQ(served_.size(), 2U) << "while a cluster is moved over";
+}
+
 TEST_F(ReceptionTest, WaitsForAllMagicBytes) {
   const auto wire = connect();
   for (const char c : kMagic) {
