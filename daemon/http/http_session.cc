@@ -142,9 +142,13 @@ asio::awaitable<std::optional<HttpReply>> make_reply(Connection& connection,
                                                      const HttpRequest& request) {
   Operations& operations = connection.operations;
   const bool of_fleet = !request.secret.empty() && operations.is_fleet_secret(request.secret);
-  const RequestSource source{.local = connection.stream.is_local() || of_fleet,
-                             .host_known = of_fleet || !request.has_host ||
-                                           replies_to(connection.context.options, request.host)};
+  RequestSource source{.local = connection.stream.is_local() || of_fleet,
+                       .host_known = of_fleet || !request.has_host ||
+                                     replies_to(connection.context.options, request.host)};
+  // The daemon that has passed a request on has asked already.
+  if (connection.context.roles_of && !of_fleet) {
+    source.roles = connection.context.roles_of(request.token, connection.stream);
+  }
   const Forward forward = [&](const Peer& to) {
     return pass_on(connection, request, to, source.local);
   };

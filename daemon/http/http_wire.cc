@@ -40,6 +40,15 @@ HttpReply header_too_large(bool of_chunk) {
              limits::kHttpHeaderBytes));
 }
 
+/// Returns the token of an Authorization field; empty if it has another scheme (RFC 6750).
+std::string bearer_in(std::string_view field) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (field.size() < kScheme.size()) return {};
+  if (!boost::beast::iequals(field.substr(0, kScheme.size()), kScheme)) return {};
+  const std::size_t begin = field.find_first_not_of(' ', kScheme.size());
+  return begin == field.npos ? "" : std::string(field.substr(begin));
+}
+
 HttpReply refusal_of(const boost::system::error_code& error) {
   if (error == http::error::body_limit) {
     return http_error(413, Code::too_large,
@@ -108,6 +117,7 @@ struct HttpReader::Impl {
     header.host = host_of(header.target).value_or(std::string(message[http::field::host]));
     header.forwarded_by = std::string(message[kHttpForwardedBy]);
     header.secret = std::string(message[kHttpSecret]);
+    header.token = bearer_in(message[http::field::authorization]);
     header.has_host = message.version() >= 11 || message.count(http::field::host) > 0 ||
                       host_of(header.target).has_value();
   }

@@ -25,6 +25,7 @@ struct HttpRequest {
   std::string forwarded_by =
       {};                   ///< the daemon that passed the request on; empty: a client sent it
   std::string secret = {};  ///< see kHttpSecret
+  std::string token = {};   ///< of the field Authorization, with the scheme Bearer
 };
 
 /// Field of a request that a daemon has passed on: the address of that daemon. Such a request is

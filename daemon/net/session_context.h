@@ -10,6 +10,7 @@
 
 #include "daemon/config/options.h"
 #include "daemon/core/effects.h"
+#include "daemon/core/sessions/grants.h"
 #include "protocol/error.h"
 #include "protocol/limits.h"
 
@@ -37,6 +38,10 @@ struct SessionContext {
   /// null if everybody may do everything.
   /// Thread-safe.
   std::function<Result<core::Caller>(const Hello&, const Stream&)> caller_of = {};
+  /// Says what somebody may do who sends a token over HTTP, or none, on a stream; see
+  /// RequestSource::roles. `roles_of` is null if everybody may do everything.
+  /// Called on the loop that accepts connections.
+  std::function<Result<core::JobRoles>(std::string_view token, const Stream&)> roles_of = {};
   /// Takes a connection that begins with TLS. Calls `then` with a stream that decrypts it, or not
   /// at all. `decrypt` is null without --tls. Called on the loop that accepts connections.
   std::function<void(std::shared_ptr<Stream>, std::function<void(std::shared_ptr<Stream>)> then)>

@@ -167,6 +167,34 @@ TEST_F(HttpSessionTest, AnswersToItsOwnNamesOnly) {
 
 // ---- refusals and time-outs --------------------------------------------------------------------
 
+TEST_F(HttpSessionTest, AsksWhoAClientIsIfTheDaemonDoes) {
+  std::vector<std::string> tokens;
+  daemon_.context.roles_of = [&](std::string_view token, const Stream&) -> Result<core::JobRoles> {
+    tokens.emplace_back(token);
+    if (token.empty()) return failure(Code::unauthenticated, "who are you?");
+    core::JobRoles roles;
+    roles.add(*core::JobPattern::of("llm-*"), core::Role::viewer);
+    return roles;
+  };
+  connect();
+  EXPECT_EQ(status(answer_to(request("GET /livez"))), 200);
+  EXPECT_EQ(status(answer_to(request("GET /v1/jobs/llm-1"))), 401);
+  const auto with = [&](const std::string& field) {
+    return status(answer_to(request("GET /v1/jobs/vision", "Authorization: " + field + "\r\n")));
+  };
+  EXPECT_EQ(with("Bearer abc.def.ghi"), 403) << "another job";
+  EXPECT_EQ(with("bearer  abc"), 403);
+  EXPECT_EQ(with("Basic YWxhZGRpbg=="), 401) << "no token";
+  EXPECT_EQ(with("Bearer"), 401);
+  EXPECT_EQ(tokens, (std::vector<std::string>{"", "", "abc.def.ghi", "abc", "", ""}));
+  operations_.asked.clear();
+  const std::string secret =
+      std::string(kHttpSecret) + ": secret\r\n" + std::string(kHttpForwardedBy) + ": a:1\r\n";
+  EXPECT_EQ(status(answer_to(request("DELETE /v1/jobs/vision", secret))), 200)
+      << "the daemon that passes it on has asked";
+  EXPECT_EQ(tokens.size(), 6U);
+}
+
 TEST_F(HttpSessionTest, RequestThatIsNoneIsToldAndEndsTheConnection) {
   connect();
   const std::string reply = answer_to("HELLO\r\n\r\n" + request("GET /livez"));
