@@ -58,10 +58,13 @@ class FakeNames {
   std::map<std::string, FakeName> names_;
 };
 
-FakeNames& names() {
-  static FakeNames* const all = new FakeNames;  // threads may outlive main()
-  return *all;
+FakeNames*& all_names() {
+  static FakeNames* all = new FakeNames;  // threads may outlive main()
+  return all;
 }
+FakeNames& names() { return *all_names(); }
+/// In a forked child: threads of the parent may hold the mutex, or wait for the condition.
+void begin_anew() { all_names() = new FakeNames; }
 
 using GetAddresses = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
 
@@ -214,6 +217,7 @@ TEST(ResolverTest, AForkedChildDoesNotWaitForTheLookUpOfItsParent) {
   EXPECT_NE(found("forked.fake", 1ms), "");
   EXPECT_TRUE(test::comes_true([] { return names().asked("forked.fake") == 1; }));
   EXPECT_TRUE(test::holds_in_child([] {
+    begin_anew();
     names().set("forked.fake", {.addresses = {"127.0.0.6"}});
     return found("forked.fake") == "127.0.0.6 ";
   }));
