@@ -344,9 +344,9 @@ TEST_F(TcpStoreSessionTest, AsksItsRunsAboutMessages) {
     bool concerns(const tcpstore::MessageHead& message) const override {
       return message.key.starts_with("/rank");
     }
-    void ask(std::uint64_t, const tcpstore::MessageHead& message, bool,
+    void ask(std::uint64_t, const tcpstore::MessageHead& message, bool others_wait,
              std::function<void(Result<void>)> then) override {
-      log.push_back("ask " + std::string(message.key));
+      log.push_back("ask " + std::string(message.key) + (others_wait ? " for others" : ""));
       asked = std::move(then);
     }
     void ended(std::uint64_t) override { log.emplace_back("ended"); }
@@ -379,6 +379,14 @@ TEST_F(TcpStoreSessionTest, AsksItsRunsAboutMessages) {
   second.expect("0100000000000000 \"x\"");
   runs.close(failure(Code::aborted, "the run has ended"));
   second.expect_end();
+  TcpStorePeer waits = peer();
+  waits.connect_v();
+  waits.say(TcpStorePeer::message(Query::get, "/absent"));
+  waits.expect_silence();
+  TcpStorePeer third = peer();
+  third.connect_v();
+  third.say(TcpStorePeer::message(Query::set, "/rank1", "z"));
+  reply({});
   TcpStorePeer stranger = peer();
   stranger.connect_v();
   stranger.say(TcpStorePeer::message(Query::get, "/stranger"));
@@ -392,6 +400,11 @@ TEST_F(TcpStoreSessionTest, AsksItsRunsAboutMessages) {
                                              "opened",
                                              "ask /rank0",
                                              "ended",
+                                             "bind /absent 127.0.0.1 25622",
+                                             "opened",
+                                             "bind /rank1 127.0.0.1 25622",
+                                             "opened",
+                                             "ask /rank1 for others",
                                              "bind /stranger 127.0.0.1 25622"};
   EXPECT_EQ(runs.log, expected);
 }
