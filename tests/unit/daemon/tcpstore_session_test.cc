@@ -381,7 +381,7 @@ TEST_F(TcpStoreSessionTest, AsksItsRunsAboutMessages) {
   second.expect_end();
   TcpStorePeer waits = peer();
   waits.connect_v();
-  waits.say(TcpStorePeer::message(Query::get, "/absent"));
+  waits.say(TcpStorePeer::list(Query::wait, {"/absent"}));
   waits.expect_silence();
   TcpStorePeer third = peer();
   third.connect_v();
