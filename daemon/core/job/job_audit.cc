@@ -31,6 +31,7 @@ AuditResult Job::audit() const {
       barriers_.audit(),
       activity_.audit(),
       launch_.audit(sessions_),
+      sessions_.audit(),
       waits_.pending().audit(),
       differ("connected sessions", sessions_.connected(), connected),
       differ("items that are kept for a session", queues_.reserved(), reserved),

@@ -243,6 +243,19 @@ void Sessions::leave_connection(const Session& session) {
     connections_.erase(liveness);
 }
 
+AuditResult Sessions::audit() const {
+  std::map<std::uint64_t, std::size_t> counted;
+  for (const auto& [id, session] : sessions_) {
+    if (session.connected) ++counted[session.connection];
+  }
+  for (const auto& [connection, count] : counted) {
+    const auto liveness = connections_.find(connection);
+    const std::size_t kept = liveness == connections_.end() ? 0 : liveness->second.sessions;
+    if (AuditResult wrong = differ("sessions of a connection", kept, count)) return wrong;
+  }
+  return differ("connections with sessions", connections_.size(), counted.size());
+}
+
 void Sessions::heard(std::uint64_t connection, TimePoint now) {
   const auto liveness = connections_.find(connection);
   if (liveness == connections_.end()) return;

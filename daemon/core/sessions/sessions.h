@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/core/audit.h"
 #include "daemon/core/keys/queues.h"
 #include "daemon/core/quotas.h"
 #include "daemon/core/sequence_map.h"
@@ -199,6 +200,8 @@ class Sessions {
   std::size_t garbage() const { return garbage_.size(); }
 
   std::size_t connected() const { return connected_; }
+  /// Recounts the sessions of each connection.
+  AuditResult audit() const;
   std::size_t size() const { return sessions_.size(); }
   const std::map<SessionId, Session>& all() const { return sessions_; }
 

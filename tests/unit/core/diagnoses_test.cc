@@ -161,6 +161,22 @@ TEST_F(DiagnosesTest, SayThatAGenerationIsLost) {
             "1 rank waits");
 }
 
+TEST_F(DiagnosesTest, AwaitNobodyOfALostGenerationWhoHasFinished) {
+  const RendezvousPolicy policy{.min = 3, .max = 3};
+  for (std::uint64_t n = 1; n <= 3; ++n) {
+    open(n, -1);
+    ask(n, join(policy));
+  }
+  Leave finished;
+  finished.group = "world";
+  finished.kind = Leave::Kind::finish;
+  ask(3, finished);
+  pass(5s, {1, 3});
+  EXPECT_EQ(name_of(diagnosis().kind), "lost");
+  EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{1}) << sentence();
+  EXPECT_EQ(diagnosis().waiting, 1U) << "the one that has finished waits for nobody";
+}
+
 TEST_F(DiagnosesTest, NameTheMembersThatARendezvousNeeds) {
   const RendezvousPolicy policy{.min = 4, .max = 4};
   for (std::uint64_t n = 1; n <= 2; ++n) {
@@ -378,6 +394,7 @@ TEST_F(DiagnosesTest, NameARankThatHasGivenUp) {
   EXPECT_EQ(state() + ": " + sentence(),
             "stuck: rank 1 on host-2 (pid 102) has given up a collective, because the watchdog of "
             "its NCCL group timed out; see the files of its flight recorder");
+  EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{1});
 }
 
 TEST_F(DiagnosesTest, TakeAConsumerOfAQueueForNoHang) {
