@@ -394,7 +394,7 @@ TEST_F(DiagnosesTest, NameARankThatHasGivenUp) {
   EXPECT_EQ(state() + ": " + sentence(),
             "stuck: rank 1 on host-2 (pid 102) has given up a collective, because the watchdog of "
             "its NCCL group timed out; see the files of its flight recorder");
-  EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{1});
+  EXPECT_EQ(diagnosis().hosts, std::vector<std::string>{"host-2"});
 }
 
 TEST_F(DiagnosesTest, TakeAConsumerOfAQueueForNoHang) {
