@@ -127,7 +127,10 @@ inline std::string text_of(const Reply& reply) {
                                 : " missing";
         }
         if constexpr (std::is_same_v<Body, Transacted>) {
-          text += body.applied ? " applied" : " refused " + std::to_string(body.failed);
+          const std::string failed = std::to_string(body.failed);
+          text += !body.applied      ? " refused " + failed
+                  : body.failed == 0 ? " applied"
+                                     : " applied, but failed " + failed;
           for (const std::int64_t sum : body.sums) text += ' ' + std::to_string(sum);
         }
         if constexpr (std::is_same_v<Body, Changes>) text += changes_text(body);
