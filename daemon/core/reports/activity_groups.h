@@ -125,6 +125,26 @@ class RankTable {
   std::vector<std::unique_ptr<std::array<RankActivity, kPart>>> parts_;
 };
 
+/// The most collectives that ranks of a group have issued.
+class MostIssued {
+ public:
+  void note(Rank rank, std::uint64_t issued) {
+    if (rank != by_ && issued > most_) {
+      second_ = std::exchange(most_, issued);
+      by_ = rank;
+    } else {
+      std::uint64_t& of = rank == by_ ? most_ : second_;
+      of = std::max(of, issued);
+    }
+  }
+  std::uint64_t of_others(Rank rank) const { return rank == by_ ? second_ : most_; }
+
+ private:
+  Rank by_ = 0;
+  std::uint64_t most_ = 0;    // of by_
+  std::uint64_t second_ = 0;  // of the others
+};
+
 struct ActivityGroup {
   std::string name;      ///< `group "dp"`
   RankTable ranks;       ///< by rank in the group
@@ -132,6 +152,7 @@ struct ActivityGroup {
   std::size_t open = 0;  ///< ranks in RankActivity::State::open
   std::size_t old = 0;   ///< operations with OldestOperation::old
   OperationTexts texts = {};
+  MostIssued issued = {};
   std::unique_ptr<GroupMarks> marks = {};  ///< null: no rank has reported any
 
   Rank size() const { return ranks.size(); }

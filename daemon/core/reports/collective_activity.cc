@@ -14,6 +14,9 @@ namespace {
 
 using Reported = CollectiveActivity::Reported;
 
+/// A rank may have issued so many collectives more than the others have.
+constexpr std::uint64_t kAhead = std::uint64_t{1} << 20U;
+
 const UnfinishedOperation* oldest_of(const GroupActivity& told, bool collective) {
   // While operations come and go, the list may be older than the counts.
   const OperationCounts& counts = collective ? told.collectives : told.messages;
@@ -64,6 +67,14 @@ void tell_oldest(ActivityGroup& group, OldestOperation& known, const UnfinishedO
   ++group.old;
   const TimePoint due = known.since + CollectiveActivity::patience(known.usual);
   found.look_at = std::min(found.look_at.value_or(due), due);
+}
+
+template <class Mark>
+std::vector<Mark> up_to(std::uint64_t limit, const std::vector<Mark>& marks) {
+  std::vector<Mark> kept;
+  std::ranges::copy_if(marks, std::back_inserter(kept),
+                       [&](const Mark& one) { return one.sequence <= limit; });
+  return kept;
 }
 
 void clear_last(ActivityGroup& group, RankActivity& known) {
@@ -174,10 +185,13 @@ void CollectiveActivity::tell(const OpenPlace& place, const GroupActivity& told,
   } else {
     busy_.erase(told.process_group);
   }
+  group.issued.note(place.rank, told.collectives.issued);
   if (group.size() == 1 || (told.hash_marks.empty() && told.time_marks.empty())) return;
   if (group.open < (group.size() + 1) / 2) return;  // marks are compared when all have come
   if (!group.marks) group.marks = std::make_unique<GroupMarks>(group.size());
-  group.marks->add(place.rank, told.hash_marks, told.time_marks, now);
+  // The marks of a rank that says it is far ahead of all others would take the place of theirs.
+  const std::uint64_t limit = group.issued.of_others(place.rank) + kAhead;
+  group.marks->add(place.rank, up_to(limit, told.hash_marks), up_to(limit, told.time_marks), now);
   if (group.marks->deviates()) {
     deviating_.insert(told.process_group);
     found.look_at = std::min(found.look_at.value_or(now), now);

@@ -68,6 +68,26 @@ TEST_F(CollectiveActivityTest, RanksThatNobodyOpensTakeNextToNoMemory) {
   EXPECT_EQ(group().ranks[kSize - 1].state, RankActivity::State::absent);
 }
 
+TEST_F(CollectiveActivityTest, MarksOfARankThatIsImpossiblyFarAheadCountNothing) {
+  open_both();
+  const std::uint64_t far = ~std::uint64_t{0} - 1'000;
+  GroupActivity lies = ended(7, far + 900);
+  for (std::uint64_t n = 0; n < 20; ++n) lies.hash_marks.push_back({far + n, n});
+  take(kFirst, tells({lies}));
+  GroupActivity honest = ended(7, 200);
+  honest.hash_marks = {{64, 1}, {128, 2}};
+  take(kSecond, tells({honest}));
+  EXPECT_FALSE(group().marks->deviates());
+  lies.hash_marks = {{64, 9}};
+  take(kFirst, tells({lies}));
+  EXPECT_TRUE(group().marks->deviates()) << "the honest marks are still there";
+  honest = ended(7, 3'000'000);
+  honest.hash_marks = {{2'999'808, 3}};
+  take(kSecond, tells({honest}));
+  EXPECT_EQ(group().issued.of_others(1), far + 900);
+  EXPECT_EQ(group().issued.of_others(0), 3'000'000U);
+}
+
 TEST_F(CollectiveActivityTest, KeepsACollectiveAndAMessage) {
   open_both();
   GroupActivity both = inside(7, unfinished(4, 600ms));
