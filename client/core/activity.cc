@@ -154,9 +154,9 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
     for (auto& [id, group] : groups_) group.refused_at.reset();
     most_ = limits::kGroupsPerActivity;
     not_before_ = TimePoint();
-    refused_ = false;
+    unsupported_ = false;
   }
-  if (refused_ || now < not_before_) return std::nullopt;
+  if (unsupported_ || now < not_before_) return std::nullopt;
   if (rested_at_ == TimePoint()) rested_at_ = now;
   bool changed = !blocked;
   for (auto& [id, group] : groups_) {
@@ -204,7 +204,7 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
 
 std::optional<Activity> ActivityReports::timed_out(std::uint64_t process_group, bool blocked) {
   const auto it = groups_.find(process_group);
-  if (refused_ || it == groups_.end() || it->second.closed) return std::nullopt;
+  if (unsupported_ || it == groups_.end() || it->second.closed) return std::nullopt;
   std::vector<std::pair<Duration, std::uint64_t>> order;  // the oldest first
   std::map<std::uint64_t, ReadGroup> read;
   for (const auto& [id, group] : groups_) {
@@ -293,7 +293,7 @@ const ActivityDiagnosis* ActivityReports::take(const Reply& reply, TimePoint now
   }
   if (reply.error().code != Code::unknown_op) return nullptr;
   std::erase_if(groups_, [](const auto& entry) { return entry.second.closed; });
-  refused_ = true;
+  unsupported_ = true;
   return nullptr;
 }
 

@@ -36,8 +36,7 @@ struct WatchedGroup {
 ///   daemon believes what it is told twice, then every kRepeat;
 /// - if it has changed, and the last report had an old operation;
 /// - if it has changed, has nothing unfinished, and has stood still for kStill;
-/// - if some group has an old operation, and this one has stood still for kOld, but has not told
-/// the
+/// - if some group has an old operation, and this one has stood still for kOld without telling the
 ///   last collective that has ended;
 /// - if it has changed, and the last report for this reason was kRest ago: so all groups that go on
 ///   share a report.
@@ -129,7 +128,7 @@ class ActivityReports {
   std::size_t most_;         // groups in a report
   ActivityDiagnosis newest_;
   TimePoint replied_at_;
-  bool refused_ = false;  // by an older daemon
+  bool unsupported_ = false;  // by an older daemon
 };
 
 }  // namespace c10dd::client

@@ -20,7 +20,7 @@ Result<FileText> read_file(const std::string& path) {
 /// Fails if every user of the machine may read a key.
 Result<void> check_mode(const std::string& path) {
   struct stat is {};
-  const bool open = ::stat(path.c_str(), &is) == 0 && (is.st_mode & S_IRWXO) != 0;
+  const bool open = ::stat(path.c_str(), &is) == 0 && (is.st_mode & (S_IROTH | S_IWOTH)) != 0;
   if (!open) return {};
   return failure(Code::invalid_argument, "{}: every user may read this key; run chmod o-rwx {}",
                  path, path);
@@ -57,9 +57,9 @@ Result<AccessTexts> AccessFiles::read() {
   Result<FileText> grants = read_file(grants_);
   if (!grants) return grants.error();
   texts.grants = std::move(*grants);
-  Result<std::vector<std::string>> jwks = AccessRules::key_sets(*texts.grants);
-  if (!jwks) return jwks.error();
-  jwks_ = std::move(*jwks);
+  const Result<GrantsFile> named = grants_in(texts.grants->text, texts.grants->path);
+  if (!named) return named.error();
+  for (const IssuerEntry& issuer : named->issuers) jwks_.push_back(issuer.jwks);
   for (const std::string& path : jwks_) {
     Result<FileText> file = read_file(path);
     if (!file) return file.error();

@@ -11,10 +11,6 @@
 namespace c10dd::daemon {
 namespace {
 
-Failure refused(std::string_view why) {
-  return failure(Code::unauthenticated, "the token {}; ask for a new one (c10ddctl ca token)", why);
-}
-
 /// Reads the CA certificates of a cluster.
 Result<std::vector<tls::Certificate>> cas_of(const FileText& file) {
   Result<std::vector<tls::Certificate>> all = tls::certificates_of(file.text, file.path);
@@ -59,14 +55,6 @@ Result<std::vector<tls::NamedKey>> keys_in(const std::vector<FileText>& files,
 
 }  // namespace
 
-Result<std::vector<std::string>> AccessRules::key_sets(const FileText& grants) {
-  const Result<GrantsFile> file = grants_in(grants.text, grants.path);
-  if (!file) return file.error();
-  std::vector<std::string> paths;
-  for (const IssuerEntry& one : file->issuers) paths.push_back(one.jwks);
-  return paths;
-}
-
 Result<std::shared_ptr<const AccessRules>> AccessRules::of(const AccessTexts& texts,
                                                            tls::WallTime now) {
   Result<tls::Identity> identity =
@@ -108,7 +96,7 @@ Result<Principal> AccessRules::by_token(std::string_view text, tls::WallTime now
   const auto is_it = [&](const Issuer& one) { return one.entry.issuer == token->issuer; };
   const auto issuer = std::ranges::find_if(issuers_, is_it);
   if (issuer != issuers_.end()) return of_issuer(*issuer, *token, now);
-  return refused("is of an issuer that this daemon does not know");
+  return tls::bad_token("is of an issuer that this daemon does not know");
 }
 
 /// Checks a token of c10ddctl.
@@ -116,13 +104,13 @@ Result<Principal> AccessRules::own(const tls::Token& token, tls::WallTime now) c
   const Result<tls::OwnToken> said = tls::own_token(token);
   if (!said) return said.error();
   const auto ca = cas_.find(said->ca_hash);
-  if (ca == cas_.end()) return refused("is of another cluster's CA");
+  if (ca == cas_.end()) return tls::bad_token("is of another cluster's CA");
   if (Result<void> good = tls::check(token, ca->second, now); !good) return good.error();
-  if (grants_.revoked.contains(said->name)) return refused("is revoked");
+  if (grants_.revoked.contains(said->name)) return tls::bad_token("is revoked");
   Principal found{printable(said->name, limits::kNameBytes), {}, said->ends};
   for (const std::string& jobs : said->jobs) {
     const Result<core::JobPattern> pattern = core::JobPattern::of(jobs);
-    if (!pattern) return refused("has a pattern of jobs that cannot be read");
+    if (!pattern) return tls::bad_token("has a pattern of jobs that cannot be read");
     found.roles.add(*pattern, core::role_named(said->role));
   }
   return found;
@@ -136,8 +124,8 @@ Result<Principal> AccessRules::of_issuer(const Issuer& issuer, const tls::Token&
                    "the token is not for audience \"{}\"; ask its issuer for one that is",
                    printable(issuer.entry.audience, limits::kNameBytes));
   }
-  if (token.subject.empty()) return refused("names nobody");
-  Failure why = refused("is not signed by a key that this daemon trusts");
+  if (token.subject.empty()) return tls::bad_token("names nobody");
+  Failure why = tls::bad_token("is not signed by a key that this daemon trusts");
   for (const tls::NamedKey& key : issuer.keys) {
     const bool may_be = token.key_id.empty() || key.id.empty() || key.id == token.key_id;
     if (!may_be || key.how != token.how) continue;

@@ -45,8 +45,6 @@ class AccessRules {
  public:
   /// Fails with invalid_argument: the text names the file, what is wrong, and what to do.
   static Result<std::shared_ptr<const AccessRules>> of(const AccessTexts& texts, tls::WallTime now);
-  /// Returns the paths of the key sets that a grants file names; fails as of() does.
-  static Result<std::vector<std::string>> key_sets(const FileText& grants);
 
   /// For connections that this daemon accepts.
   const tls::Context& server() const { return server_; }

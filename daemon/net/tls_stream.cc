@@ -57,7 +57,7 @@ TlsStream::TlsStream(std::shared_ptr<Stream> plain, tls::Channel channel, Ticket
 
 // ---- reading -----------------------------------------------------------------------------------
 
-/// Decrypts what has come. Returns 0 with would_block if that is no whole record.
+/// Decrypts what has come. Returns 0 with would_block if that is less than one record.
 std::size_t TlsStream::decrypt(asio::mutable_buffer into, ErrorCode& failed) {
   failed = {};
   const auto count = channel_.read({static_cast<char*>(into.data()), into.size()});

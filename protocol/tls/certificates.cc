@@ -83,10 +83,11 @@ Result<OwnedExtension> alternative_names(const std::vector<std::string>& hosts) 
       continue;
     }
     if (!is_dns_name(host)) {
-      return failure(Code::invalid_argument,
-                     "host \"{}\" is no DNS name and no address; give for example head.cluster or "
-                     "10.0.0.1",
-                     printable(host, kHostBytes));
+      return failure(
+          Code::invalid_argument,
+          "host \"{}\" is neither a DNS name nor an address; give for example head.cluster or "
+          "10.0.0.1",
+          printable(host, kHostBytes));
     }
     ASN1_IA5STRING* const text = ASN1_IA5STRING_new();
     ASN1_STRING_set(text, host.data(), static_cast<int>(host.size()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates (X.509): reads what stands in them, and makes those of a small CA.
+// Certificate reads X.509 certificates. make_ca() and make_server() issue those of a small CA.
 #pragma once
 
 #include <chrono>
@@ -55,7 +55,7 @@ struct NewCertificate {
 /// Makes a CA certificate, which signs itself.
 Certificate make_ca(const NewCertificate& of, const Key& key);
 /// Makes the certificate of a daemon, which it shows as a server and to other daemons. Fails with
-/// invalid_argument if a host is no DNS name and no address, or the list is empty.
+/// invalid_argument if a host is neither a DNS name nor an address, or the list is empty.
 Result<Certificate> make_server(const NewCertificate& of, const Key& key, const Certificate& ca,
                                 const Key& ca_key);
 

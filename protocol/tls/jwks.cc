@@ -37,7 +37,7 @@ Result<Key> key_of(const json::object& from, Signature how) {
   const bool rsa = how == Signature::rs256;
   const auto first = base64url_decode(string_in(from, rsa ? "n" : "x"));
   const auto second = base64url_decode(string_in(from, rsa ? "e" : "y"));
-  if (!first || !second) return failure(Code::invalid_argument, "its numbers are no base64url");
+  if (!first || !second) return failure(Code::invalid_argument, "its numbers are not base64url");
   return rsa ? Key::from_rsa(*first, *second) : Key::from_ec_point(*first, *second);
 }
 
@@ -50,7 +50,7 @@ Result<std::vector<NamedKey>> keys_of(std::string_view text, std::string_view wh
   const json::value* const list = object == nullptr ? nullptr : object->if_contains("keys");
   if (list == nullptr || !list->is_array()) {
     return failure(Code::invalid_argument,
-                   "{} is no JSON Web Key Set; it needs an object with a list \"keys\"", what);
+                   "{} is not a JSON Web Key Set; it needs an object with a list \"keys\"", what);
   }
   if (list->get_array().size() > kMostKeys) {
     return failure(Code::invalid_argument, "{} has {} keys, limit {}", what,

@@ -18,8 +18,8 @@ struct NamedKey {
 };
 
 /// Reads the keys of a set that sign by ES256 or RS256; leaves out those of other kinds, and those
-/// that do not sign. `what` names the text in the failure, invalid_argument: it is no set, has more
-/// than kMostKeys keys or none that can be used, or one of them is damaged.
+/// that do not sign. `what` names the text in the failure, invalid_argument: it is not a set, has
+/// more than kMostKeys keys or none that can be used, or one of them is damaged.
 inline constexpr std::size_t kMostKeys = 64;
 Result<std::vector<NamedKey>> keys_of(std::string_view text, std::string_view what);
 

@@ -95,7 +95,7 @@ Result<Key> Key::from_ec_point(std::string_view x, std::string_view y) {
     key = public_key("EC", builder.get());
   }
   ERR_clear_error();
-  if (key == nullptr) return failure(Code::invalid_argument, "x and y are no point on P-256");
+  if (key == nullptr) return failure(Code::invalid_argument, "x and y are not a point on P-256");
   return Key(key);
 }
 
@@ -112,7 +112,7 @@ Result<Key> Key::from_rsa(std::string_view modulus, std::string_view exponent) {
     key = public_key("RSA", builder.get());
   }
   ERR_clear_error();
-  if (key == nullptr) return failure(Code::invalid_argument, "n and e are no RSA key");
+  if (key == nullptr) return failure(Code::invalid_argument, "n and e are not an RSA key");
   Key made(key);
   if (made.fits(Signature::rs256)) return made;
   return failure(Code::invalid_argument, "the RSA key has {} bits, but needs {} or more",

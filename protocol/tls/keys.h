@@ -24,7 +24,7 @@ class Key {
   /// invalid_argument.
   static Result<Key> from_private_pem(std::string_view pem, std::string_view what);
   /// From the numbers of a JSON Web Key (RFC 7518, 6.2 and 6.3): big-endian bytes. Fails with
-  /// invalid_argument if they are no key, or an RSA key below 2,048 bits.
+  /// invalid_argument if they are not a key, or an RSA key below 2,048 bits.
   static Result<Key> from_ec_point(std::string_view x, std::string_view y);
   static Result<Key> from_rsa(std::string_view modulus, std::string_view exponent);
   /// Takes over a reference.

@@ -18,19 +18,13 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kCure = "ask for a new one (c10ddctl ca token)";
-
-Failure refused(std::string_view why) {
-  return failure(Code::unauthenticated, "the token {}; {}", why, kCure);
-}
-
 /// Returns the object that a text in JSON stands for.
 Result<json::object> object_of(std::string_view text) {
   json::error_code error;
   json::parse_options options;
   options.max_depth = 8;
   const json::value value = json::parse(text, error, {}, options);
-  if (error || !value.is_object()) return refused("is not a JSON Web Token");
+  if (error || !value.is_object()) return bad_token("is not a JSON Web Token");
   return value.get_object();
 }
 
@@ -38,7 +32,7 @@ Result<json::object> object_of(std::string_view text) {
 Result<std::string> text_in(const json::object& of, std::string_view name) {
   const json::value* const found = of.if_contains(name);
   if (found == nullptr) return std::string();
-  if (!found->is_string()) return refused(format("has a member {} that is not a string", name));
+  if (!found->is_string()) return bad_token(format("has a member {} that is not a string", name));
   return std::string(found->get_string());
 }
 
@@ -48,7 +42,7 @@ Result<std::vector<std::string>> texts_in(const json::object& of, std::string_vi
   const json::value* const found = of.if_contains(name);
   if (found == nullptr) return all;
   if (found->is_string()) return std::vector{std::string(found->get_string())};
-  const Failure bad = refused(format("has a member {} that is not a list of strings", name));
+  const Failure bad = bad_token(format("has a member {} that is not a list of strings", name));
   if (!found->is_array()) return bad;
   for (const json::value& one : found->get_array()) {
     if (!one.is_string()) return bad;
@@ -65,7 +59,7 @@ Result<std::optional<WallTime>> time_in(const json::object& of, std::string_view
   json::error_code error;
   const double seconds = found->is_number() ? found->to_number<double>(error) : -1;
   if (error || !(seconds >= 0 && seconds <= kLast)) {
-    return refused(format("has a member {} that is not a time", name));
+    return bad_token(format("has a member {} that is not a time", name));
   }
   return std::optional(WallTime(std::chrono::seconds(static_cast<std::int64_t>(seconds))));
 }
@@ -103,28 +97,32 @@ Result<void> read_claims(Token& token) {
 
 }  // namespace
 
+Failure bad_token(std::string_view why) {
+  return failure(Code::unauthenticated, "the token {}; ask for a new one (c10ddctl ca token)", why);
+}
+
 Result<Token> token_of(std::string_view text) {
   text = trimmed(text);
-  if (text.empty()) return refused("is empty");
+  if (text.empty()) return bad_token("is empty");
   if (text.size() > kTokenBytes) {
-    return refused(format("has {} bytes, limit {}", text.size(), kTokenBytes));
+    return bad_token(format("has {} bytes, limit {}", text.size(), kTokenBytes));
   }
   const std::size_t first = text.find('.');
   const std::size_t second = first == text.npos ? text.npos : text.find('.', first + 1);
-  if (second == text.npos) return refused("is not a JSON Web Token");
+  if (second == text.npos) return bad_token("is not a JSON Web Token");
   const auto head = base64url_decode(text.substr(0, first));
   auto body = base64url_decode(text.substr(first + 1, second - first - 1));
   auto signature = base64url_decode(text.substr(second + 1));
-  if (!head || !body || !signature) return refused("is not a JSON Web Token");
+  if (!head || !body || !signature) return bad_token("is not a JSON Web Token");
   const Result<json::object> header = object_of(*head);
   if (!header) return header.error();
   const Result<std::string> algorithm = text_in(*header, "alg");
   if (!algorithm) return algorithm.error();
   if (*algorithm != "ES256" && *algorithm != "RS256") {
-    return refused("is signed by an algorithm other than ES256 and RS256");
+    return bad_token("is signed by an algorithm other than ES256 and RS256");
   }
   if (header->contains("crit")) {
-    return refused("needs an extension that this version does not have");
+    return bad_token("needs an extension that this version does not have");
   }
   Result<std::string> key_id = text_in(*header, "kid");
   if (!key_id) return key_id.error();
@@ -139,10 +137,10 @@ Result<Token> token_of(std::string_view text) {
 
 Result<void> check(const Token& token, const Key& key, WallTime now) {
   if (!key.verifies(token.how, token.signed_text, token.signature)) {
-    return refused("is not signed by a key that this daemon trusts");
+    return bad_token("is not signed by a key that this daemon trusts");
   }
-  if (!token.ends) return refused("never expires");
-  if (now > *token.ends + kClockSkew) return refused("has expired");
+  if (!token.ends) return bad_token("never expires");
+  if (now > *token.ends + kClockSkew) return bad_token("has expired");
   if (token.begins && now < *token.begins - kClockSkew) {
     return failure(Code::unauthenticated,
                    "the token is not valid yet; compare the clocks of both hosts");
@@ -165,7 +163,7 @@ std::string signed_token(const OwnToken& of, const Key& ca_key) {
 }
 
 Result<OwnToken> own_token(const Token& token) {
-  if (token.issuer != kOwnIssuer) return refused("is of another issuer");
+  if (token.issuer != kOwnIssuer) return bad_token("is of another issuer");
   const Result<json::object> body = object_of(token.body);
   if (!body) return body.error();
   const Result<std::string> role = text_in(*body, "role");
@@ -178,7 +176,7 @@ Result<OwnToken> own_token(const Token& token) {
   const std::array<std::string_view, 3> roles = {"viewer", "trainer", "admin"};
   const bool complete = !token.subject.empty() && std::ranges::count(roles, *role) > 0 && bytes &&
                         bytes->size() == 32 && token.ends && token.begins;
-  if (!complete) return refused("lacks a member that c10ddctl writes");
+  if (!complete) return bad_token("lacks a member that c10ddctl writes");
   return OwnToken{.name = token.subject,
                   .role = *role,
                   .jobs = std::move(*jobs),

@@ -33,6 +33,9 @@ struct Token {
   std::optional<WallTime> begins = {};      ///< "nbf"
 };
 
+/// Returns the failure unauthenticated: "the token WHY; ask for a new one".
+Failure bad_token(std::string_view why);
+
 /// Reads a token. Spaces and line ends around it are ignored. Fails with unauthenticated: the text
 /// says what is wrong, and names no part of the token.
 Result<Token> token_of(std::string_view text);

@@ -34,9 +34,9 @@ class CollectiveWaits {
   static constexpr Duration kSettled = std::chrono::seconds(6);
   /// A client that has connected reports all its groups within this time.
   static constexpr Duration kReported = std::chrono::seconds(2);
-  /// A client tells within this time that an old operation has ended.
   /// A sender that has ended no collective for this time stands still.
   static constexpr Duration kStands = std::chrono::seconds(1);
+  /// A client tells within this time that an old operation has ended.
   static constexpr Duration kEndTold = std::chrono::milliseconds(500);
 
   /// `job_size`: the number of ranks of the job; 0: not known.

@@ -363,7 +363,8 @@ TEST_F(HttpRoutes, AJobNamesManyWhoWaitByTheirRanks) {
   wait.processes.push_back({"stranger", 0, 99});
   EXPECT_TRUE(text().ends_with(": 21 processes, of them ranks [0-2,4-20]\n")) << text();
   for (auto& rank : run.plain->ranks) rank.key = "/torchelastic/role_info/1";
-  EXPECT_EQ(text().find("missing"), std::string::npos) << "nodes are no ranks";
+  EXPECT_EQ(text().find("missing"), std::string::npos)
+      << "a node does not take part in collectives";
 }
 
 }  // namespace

@@ -171,15 +171,15 @@ TEST(TlsJwks, KeepsTheKeysThatSign) {
     const auto result = keys_of(set, "keys");
     return result ? "good" : result.error().detail;
   };
-  EXPECT_EQ(text("[]"), "keys is no JSON Web Key Set; it needs an object with a list \"keys\"");
-  EXPECT_EQ(text("{"), "keys is no JSON Web Key Set; it needs an object with a list \"keys\"");
+  EXPECT_EQ(text("[]"), "keys is not a JSON Web Key Set; it needs an object with a list \"keys\"");
+  EXPECT_EQ(text("{"), "keys is not a JSON Web Key Set; it needs an object with a list \"keys\"");
   EXPECT_EQ(text(list("")), "keys has no key that signs by ES256 or RS256");
   std::string encrypts = ec;
   encrypts.replace(encrypts.find('%'), 1, "enc");
   EXPECT_EQ(text(list(encrypts)), "keys has no key that signs by ES256 or RS256");
   std::string off = signs(ec);
   off[off.find("4Etl6")] = '5';
-  EXPECT_EQ(text(list("{}," + off)), "key 2 of keys is damaged: x and y are no point on P-256");
+  EXPECT_EQ(text(list("{}," + off)), "key 2 of keys is damaged: x and y are not a point on P-256");
   EXPECT_EQ(text(list(R"({"kty":"RSA","n":"0vx7agoebGcQSuuPiLJXZpt","e":"AQAB"})"))
                 .find("key 1 of keys is damaged: "),
             0U);
