@@ -137,9 +137,22 @@ std::string Certificate::serial() const {
   return out;
 }
 
+std::string Certificate::name() const {
+  const X509_NAME* const names = X509_get_subject_name(get());
+  const int at = X509_NAME_get_index_by_NID(names, NID_commonName, -1);
+  if (at < 0) return {};
+  return std::string(text_of(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(names, at))));
+}
+
 WallTime Certificate::begins() const { return wall_time(X509_get0_notBefore(get())); }
 WallTime Certificate::ends() const { return wall_time(X509_get0_notAfter(get())); }
 bool Certificate::is_ca() const { return X509_check_ca(get()) == 1; }
+
+bool Certificate::is_signed_by(const Key& key) const {
+  const bool good = X509_verify(get(), key.get()) == 1;
+  ERR_clear_error();
+  return good;
+}
 
 Key Certificate::key() const {
   EVP_PKEY* const key = X509_get_pubkey(get());

@@ -25,9 +25,13 @@ class Certificate {
 
   /// Returns the serial number in hexadecimal.
   std::string serial() const;
+  /// Returns the common name; empty if it has none.
+  std::string name() const;
   WallTime begins() const;
   WallTime ends() const;
   bool is_ca() const;
+  /// Returns whether its signature is that of this key.
+  bool is_signed_by(const Key& key) const;
   Key key() const;
   /// Returns the DNS names and addresses for which a server may show it, in this order.
   std::vector<std::string> hosts() const;

@@ -7,7 +7,6 @@
 #include <boost/json/value.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "protocol/base64.h"
@@ -173,8 +172,7 @@ Result<OwnToken> own_token(const Token& token) {
   const Result<std::string> hash = text_in(*body, "ca");
   if (!hash) return hash.error();
   const std::optional<std::string> bytes = base64url_decode(*hash);
-  const std::array<std::string_view, 3> roles = {"viewer", "trainer", "admin"};
-  const bool complete = !token.subject.empty() && std::ranges::count(roles, *role) > 0 && bytes &&
+  const bool complete = !token.subject.empty() && std::ranges::count(kRoles, *role) > 0 && bytes &&
                         bytes->size() == 32 && token.ends && token.begins;
   if (!complete) return bad_token("lacks a member that c10ddctl writes");
   return OwnToken{.name = token.subject,

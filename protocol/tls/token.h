@@ -3,6 +3,7 @@
 // client is. Pure: the caller passes the time.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -44,10 +45,13 @@ Result<Token> token_of(std::string_view text);
 /// that never ends is refused.
 Result<void> check(const Token& token, const Key& key, WallTime now);
 
+/// The roles that a token of c10ddctl may give, the lowest first.
+inline constexpr std::array<std::string_view, 3> kRoles = {"viewer", "trainer", "admin"};
+
 /// The tokens that the CA of c10ddctl signs.
 struct OwnToken {
   std::string name;
-  std::string role;               ///< "viewer", "trainer" or "admin"
+  std::string role;               ///< one of kRoles
   std::vector<std::string> jobs;  ///< patterns of job names
   WallTime begins;
   WallTime ends;

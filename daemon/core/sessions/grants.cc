@@ -102,24 +102,6 @@ Access access_of(Role role) {
   return role == Role::trainer ? Access::join : Access::observe;
 }
 
-Result<JobPattern> JobPattern::of(std::string_view text) {
-  if (text.empty() || text.size() > limits::kNameBytes) {
-    return failure(Code::invalid_argument, "a pattern of jobs has {} bytes, but needs 1 to {}",
-                   text.size(), limits::kNameBytes);
-  }
-  const std::size_t star = text.find('*');
-  if (star != text.npos && star + 1 != text.size()) {
-    return failure(Code::invalid_argument,
-                   "\"{}\" has a * that is not at the end; write for example llm-*",
-                   printable(text, limits::kNameBytes));
-  }
-  return JobPattern(text.substr(0, star), star != text.npos);
-}
-
-bool JobPattern::fits(std::string_view job) const {
-  return is_prefix_ ? job.starts_with(text_) : job == text_;
-}
-
 Role JobRoles::in(std::string_view job) const {
   Role highest = Role::none;
   for (const auto& [jobs, role] : all_) {

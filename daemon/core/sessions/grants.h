@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "protocol/error.h"
+#include "protocol/job_pattern.h"
 #include "protocol/op_info.h"
 
 namespace c10dd::core {
@@ -26,22 +27,7 @@ Role role_named(std::string_view name);
 /// Returns the operations that a role may send: those whose access is not above this one.
 Access access_of(Role role);
 
-/// A set of jobs: one name, or with * at the end all names that begin so.
-class JobPattern {
- public:
-  /// Fails with invalid_argument if the text is empty, too long, or has a * elsewhere.
-  static Result<JobPattern> of(std::string_view text);
-
-  bool fits(std::string_view job) const;
-  /// Returns whether it stands for all jobs.
-  bool is_everything() const { return is_prefix_ && text_.empty(); }
-
- private:
-  JobPattern(std::string_view text, bool is_prefix) : text_(text), is_prefix_(is_prefix) {}
-
-  std::string text_;  // without the *
-  bool is_prefix_;
-};
+using c10dd::JobPattern;
 
 /// The roles of one principal.
 class JobRoles {
