@@ -23,6 +23,7 @@ inline constexpr std::array kDaemon{kDone,         kUsage,    kUnreachable,  kBu
 /// The own exit codes of `c10drun`. Other codes come from a worker, or are 128 + a signal's number.
 inline constexpr std::array kLauncher{kDone, kUsage, kUnreachable, kBug, kCannotCreate, kTryAgain};
 /// Exit codes of `c10ddctl`.
-inline constexpr std::array kControl{kDone, kUsage, kUnreachable, kBug, kTryAgain, kNoPermission};
+inline constexpr std::array kControl{kDone,         kUsage,    kUnreachable, kBug,
+                                     kCannotCreate, kTryAgain, kNoPermission};
 
 }  // namespace c10dd::exit_code

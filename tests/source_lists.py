@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 # Our programs, with the files that define their options. ./dev COMMAND is found by its name.
 PROGRAMS = {
     "c10dd": ["daemon/config/option_table.cc", "daemon/config/options.cc"],
-    "c10ddctl": ["client/ctl/arguments.cc"],
+    "c10ddctl": ["client/ctl/arguments.cc", "client/ctl/ca_arguments.cc"],
     "c10drun": ["client/launcher/option_table.cc"],
     "c10dd-bench": ["tests/bench/*.cc"],
     "c10dd-sim": ["tests/sim/main.cc"],

@@ -4,9 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
 #include <variant>
 
+#include "client/ctl/command_table.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/nearest.h"
@@ -18,37 +20,6 @@ namespace {
 
 constexpr std::size_t kShown = 120;  // bytes of a word in an error
 constexpr std::string_view kList = "; c10ddctl --help lists the commands and options";
-
-/// The values of the options as text.
-struct Words {
-  std::string daemon;
-  std::string timeout = "10";
-  std::string output = "table";
-  std::string endpoint = "main";
-  std::string run;
-  std::string world_size = "0";
-  std::optional<std::string> idle;
-  bool watch = false;
-  bool help = false;
-  bool version = false;
-};
-
-struct Option {
-  std::string_view names;  ///< with commas between, as CLI11 takes them
-  std::string_view value;  ///< placeholder
-  std::string_view sentence;
-  /// The third kind takes a value or none, and then holds an empty text.
-  std::variant<std::string Words::*, bool Words::*, std::optional<std::string> Words::*> word;
-};
-
-struct Command {
-  std::string_view name;
-  std::vector<std::string_view> operands;
-  std::string_view sentence;
-  std::vector<Option> options = {};
-  /// It reads files, of which several may be given, and asks no daemon.
-  bool reads_files = false;
-};
 
 const std::vector<Option>& common_options() {
   static const std::vector<Option> options = {
@@ -63,7 +34,7 @@ const std::vector<Option>& common_options() {
   return options;
 }
 
-const std::vector<Command>& all_commands() {
+const std::vector<Command>& daemon_commands() {
   static const std::vector<Command> commands = {
       {"status", {}, "show whether each daemon is ready, its engine and its durability"},
       {"daemons", {}, "list the daemons that share an engine, and how many runs each owns"},
@@ -101,6 +72,15 @@ const std::vector<Command>& all_commands() {
          "number of ranks, shown in the status of the job; default 0 (not known)",
          &Words::world_size}}},
   };
+  return commands;
+}
+
+const std::vector<Command>& all_commands() {
+  static const std::vector<Command> commands = [] {
+    std::vector<Command> all = daemon_commands();
+    all.insert(all.end(), ca_commands().begin(), ca_commands().end());
+    return all;
+  }();
   return commands;
 }
 
@@ -150,19 +130,29 @@ std::string lines_of(const std::vector<Option>& options) {
   return text;
 }
 
+/// Returns the lines of all commands of a group; of all commands if the name is empty.
+std::string commands_of(std::string_view group) {
+  std::string text = "\nCommands:\n";
+  for (const Command& command : all_commands()) {
+    if (command.name.starts_with(group)) text += line_of(usage_of(command), command.sentence);
+  }
+  return text;
+}
+
 std::string help() {
-  std::string text =
-      "Asks c10dd daemons about their jobs, moves and removes jobs, and leases ports.\n"
-      "Usage: c10ddctl [OPTIONS] COMMAND\n"
-      "\n"
-      "Commands:\n";
-  for (const Command& command : all_commands())
-    text += line_of(usage_of(command), command.sentence);
-  return text + "\nOptions:\n" + lines_of(common_options()) +
+  return "Asks c10dd daemons about their jobs, moves and removes jobs, leases ports, and keeps a "
+         "CA.\n"
+         "Usage: c10ddctl [OPTIONS] COMMAND\n" +
+         commands_of("") + "\nOptions:\n" + lines_of(common_options()) +
          line_of("-h, --help", "print this help, or the help of COMMAND, and exit") +
          line_of("--version", "print the version and exit") +
          "\n"
          "Example: c10ddctl --daemon head1:29500,head2:29500 jobs\n";
+}
+
+std::string help_of_group(std::string_view name) {
+  return format("Usage: c10ddctl [OPTIONS] {} COMMAND\n{}", name,
+                commands_of(std::string(name) + " "));
 }
 
 std::string help_of(const Command& command) {
@@ -216,11 +206,9 @@ class Line {
     app_.add_flag("--version", words.version);
     add(app_, common_options());
     for (const Command& one : all_commands()) {
-      CLI::App* const sub = app_.add_subcommand(std::string(one.name));
-      sub->set_help_flag();
-      sub->fallthrough();
-      sub->allow_extras();
-      add(*sub, one.options);
+      const std::size_t space = one.name.find(' ');
+      CLI::App& in = space == one.name.npos ? app_ : group(one.name.substr(0, space));
+      add(add_to(in, one.name.substr(space + 1)), one.options);  // npos + 1 is 0
     }
   }
 
@@ -236,7 +224,10 @@ class Line {
       const bool repeated = text.find("At Most") != std::string::npos;
       return refused(name + (repeated ? " is given more than once" : " needs a value"));
     }
-    for (const CLI::App* const sub : app_.get_subcommands()) command = sub->get_name();
+    for (const CLI::App* at = &app_; !at->get_subcommands().empty();) {
+      at = at->get_subcommands().front();
+      command += (command.empty() ? "" : " ") + at->get_name();
+    }
     operands = app_.remaining(true);
     return {};
   }
@@ -259,6 +250,23 @@ class Line {
   std::vector<std::string> operands;
 
  private:
+  static CLI::App& add_to(CLI::App& in, std::string_view name) {
+    CLI::App* const sub = in.add_subcommand(std::string(name));
+    sub->set_help_flag();
+    sub->fallthrough();
+    sub->allow_extras();
+    return *sub;
+  }
+
+  CLI::App& group(std::string_view name) {
+    CLI::App*& known = groups_[name];
+    if (known == nullptr) {
+      known = &add_to(app_, name);
+      known->require_subcommand(0, 1);
+    }
+    return *known;
+  }
+
   void add(CLI::App& to, const std::vector<Option>& options) {
     for (const Option& option : options) {
       const std::string names(option.names);
@@ -267,6 +275,9 @@ class Line {
       } else if (const auto* const perhaps =
                      std::get_if<std::optional<std::string> Words::*>(&option.word)) {
         to.add_option(names, words.**perhaps)->expected(0, 1)->default_str("");
+      } else if (const auto* const all =
+                     std::get_if<std::vector<std::string> Words::*>(&option.word)) {
+        to.add_option(names, words.**all)->allow_extra_args(false);
       } else {
         to.add_flag(names, words.*std::get<bool Words::*>(option.word));
       }
@@ -274,7 +285,26 @@ class Line {
   }
 
   CLI::App app_;
+  std::map<std::string_view, CLI::App*> groups_;
 };
+
+/// Says that there is no such command.
+Failure unknown_command(const Line& line) {
+  std::vector<std::string> known;
+  std::string in_group;
+  for (const Command& one : all_commands()) {
+    known.emplace_back(one.name);
+    if (!one.name.starts_with(line.command + " ")) continue;
+    in_group += (in_group.empty() ? "" : ", ") + known.back();
+  }
+  if (line.operands.empty()) {
+    return refused(line.command.empty() ? "no command was given"
+                                        : "the command is not complete; write one of " + in_group);
+  }
+  const std::string group = line.command.empty() ? "" : line.command + " ";
+  const std::string word = group + line.operands.front();
+  return refused(format("unknown command {}{}", quoted_word(word), meant(word, known)));
+}
 
 /// Checks the command, and that each word is one of its operands.
 Result<void> check(const Line& line) {
@@ -285,13 +315,7 @@ Result<void> check(const Line& line) {
         format("unknown option {}{}", quoted_word(name), meant(name, line.known_options())));
   }
   const Command* const command = find_command(line.command);
-  if (command == nullptr) {
-    if (line.operands.empty()) return refused("no command was given");
-    std::vector<std::string> known;
-    for (const Command& one : all_commands()) known.emplace_back(one.name);
-    const std::string& word = line.operands.front();
-    return refused(format("unknown command {}{}", quoted_word(word), meant(word, known)));
-  }
+  if (command == nullptr) return unknown_command(line);
   const std::size_t wanted = line.words.idle ? 0 : command->operands.size();
   if (line.operands.size() == wanted) return {};
   if (command->reads_files && line.operands.size() > wanted) return {};
@@ -306,7 +330,10 @@ Result<Parsed> parse(const std::vector<std::string>& words,
   if (Result<void> read = line.parse(words); !read) return read.error();
   const Words& given = line.words;
   const Command* const command = find_command(line.command);
-  if (given.help) return Parsed{{}, command == nullptr ? help() : help_of(*command)};
+  if (given.help) {
+    if (command != nullptr) return Parsed{{}, help_of(*command)};
+    return Parsed{{}, line.command.empty() ? help() : help_of_group(line.command)};
+  }
   if (given.version) return Parsed{{}, format("c10ddctl {}\n", C10DD_VERSION)};
   if (Result<void> good = check(line); !good) return good.error();
   Parsed parsed;
@@ -336,7 +363,8 @@ Result<Parsed> parse(const std::vector<std::string>& words,
   out.endpoint = given.endpoint;
   out.run = given.run;
   out.watch = given.watch;
-  if (command->reads_files) return parsed;
+  out.ca = given;
+  if (command->reads_files || command->is_local) return parsed;
   auto daemons = find_daemons(given.daemon, environment);
   if (!daemons) return daemons.error();
   out.daemons = std::move(*daemons);

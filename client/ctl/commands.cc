@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "client/client.h"
+#include "client/ctl/ca.h"
 #include "client/ctl/diagnose.h"
 #include "client/ctl/flight.h"
 #include "client/ctl/page.h"
@@ -282,6 +283,14 @@ Outcome lease(const Arguments& of) {
   }
 }
 
+/// Returns a command of the group `ca` at the present time.
+auto now(Outcome (*command)(const Arguments&, tls::WallTime)) {
+  return [command](const Arguments& of) {
+    const auto time = std::chrono::system_clock::now();
+    return command(of, std::chrono::floor<std::chrono::seconds>(time));
+  };
+}
+
 }  // namespace
 
 Outcome run(const Arguments& arguments) {
@@ -294,6 +303,10 @@ Outcome run(const Arguments& arguments) {
       {"rm", remove},
       {"lease", lease},
       {"flight", flight},
+      {"ca init", now(ca_init)},
+      {"ca daemon", now(ca_daemon)},
+      {"ca token", now(ca_token)},
+      {"ca show", now(ca_show)},
       {"diagnose",
        [](const Arguments& of) { return diagnose(of, std::chrono::system_clock::now()); }}};
   Outcome outcome = commands.at(arguments.command)(arguments);

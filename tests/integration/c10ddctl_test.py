@@ -6,9 +6,11 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -263,6 +265,36 @@ class Alone(unittest.TestCase):
                     _, out, error = ctl("--daemon", server.address, *words)
                     for character in ("\x1b", "\x9b"):
                         self.assertNotIn(character, out + error, (page, words))
+
+    def test_a_ca_its_daemons_and_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ca, other, token = (os.path.join(folder, name) for name in ("ca", "other", "token"))
+            code, out, error = ctl("ca", "init", ca, "--host", "head")
+            if "built without OpenSSL" in error:
+                self.skipTest(error)
+            self.assertEqual((0, ""), (code, error), out)
+            sign = ("ca", "token", ca, "--name", "alice", "--jobs", "llm-*")
+            for words in (("ca", "daemon", ca, "--host", "n2", "--out", other), ("ca", "daemon", ca, "--out", other),
+                          (*sign, "--out", token), (*sign, "--out", token)):
+                code, out, error = ctl(*words)
+                self.assertEqual((0, ""), (code, error), out)
+            for place, _, files in os.walk(folder):
+                for name in files:
+                    self.assertEqual(0o100600, os.stat(os.path.join(place, name)).st_mode, name)
+            openssl = shutil.which("openssl")  # the program; the unit tests check the same with the library
+            for of_daemon in (os.path.join(ca, "daemon"), other) if openssl else ():
+                subprocess.run([openssl, "verify", "-x509_strict", "-purpose", "sslserver", "-CAfile",
+                                os.path.join(ca, "ca.crt"), os.path.join(of_daemon, "tls.crt")], check=True, stdout=subprocess.DEVNULL)
+            code, out, error = ctl(*sign)
+            self.assertEqual((0, "", 2), (code, error, out.count(".")))
+            code, out, error = ctl("ca", "show", token, "-o", "json")
+            self.assertEqual((0, ""), (code, error), out)
+            item, = json.loads(out)["items"]
+            self.assertEqual(("alice", "trainer", ["llm-*"], False),
+                             tuple(item[name] for name in ("name", "role", "jobs", "expired")))
+            code, out, error = ctl("ca", "init", ca, "--host", "head")
+            self.assertEqual((64, ""), (code, out))
+            self.assertIn("already has a CA", error)
 
     def test_bad_command_lines(self):
         for words, text in ((("jobz",), 'unknown command "jobz"; did you mean "jobs"?'),

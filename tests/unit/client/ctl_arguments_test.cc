@@ -105,7 +105,15 @@ TEST(CtlArguments, ThatAreWrongAreNamed) {
       {{"jobs", "--timeout", "1x"}, "--timeout is \"1x\""},
       {{"jobs", "-o", "xml"}, "--output is \"xml\": expected table or json"},
       {{"lease", "j", "--world-size", "-1"}, "--world-size is \"-1\""},
-      {{"rm", "--idle=soon"}, "--idle is \"soon\""}};
+      {{"rm", "--idle=soon"}, "--idle is \"soon\""},
+      {{"ca"}, "the command is not complete; write one of ca init, ca daemon, ca token, ca show"},
+      {{"ca", "tokn", "D"}, "unknown command \"ca tokn\"; did you mean \"ca token\"?"},
+      {{"ca", "init"}, "wrong number of arguments; write c10ddctl ca init DIR"},
+      {{"ca", "init", "D", "E"}, "wrong number of arguments; write c10ddctl ca init DIR"},
+      {{"ca", "init", "D", "--name", "x"}, "unknown option \"--name\""},
+      {{"ca", "token", "D", "--nmae", "x"}, "unknown option \"--nmae\"; did you mean \"--name\"?"},
+      {{"ca", "token", "D", "--name"}, "--name needs a value"},
+      {{"ca", "token", "D", "--name", "a", "--name", "b"}, "--name is given more than once"}};
   for (const auto& [words, why] : all) {
     const std::string text = refusal_of(words);
     EXPECT_EQ(text.find(why), 0U) << text << " is not: " << why;
@@ -114,12 +122,33 @@ TEST(CtlArguments, ThatAreWrongAreNamed) {
   EXPECT_EQ(good({"jobs", "--timeout", "0.1"}).timeout, 100ms);
 }
 
+TEST(CtlArguments, OfTheGroupCaAskNoDaemon) {
+  const Arguments init =
+      good({"ca", "init", "D", "--host", "a", "--host=b,c"}, {{"C10DD_URL", "?"}});
+  EXPECT_EQ(init.command, "ca init");
+  EXPECT_EQ(init.operands, Words{"D"});
+  EXPECT_EQ(init.ca.hosts, (Words{"a", "b,c"}));
+  EXPECT_EQ(daemons_of(init), "");
+  const Arguments token = good({"-o", "json", "ca", "token", "--jobs", "llm-*", "D", "--jobs", "b",
+                                "--name", "alice", "--ttl", "12h", "--out", "f"});
+  EXPECT_EQ(token.command, "ca token");
+  EXPECT_EQ(token.operands, Words{"D"}) << "an option takes one word each time";
+  EXPECT_EQ(token.ca.jobs, (Words{"llm-*", "b"}));
+  EXPECT_EQ(token.ca.name + token.ca.role + token.ca.ttl + token.ca.out, "alicetrainer12hf");
+  EXPECT_TRUE(token.json);
+  EXPECT_EQ(good({"ca", "daemon", "D", "--out", "E"}).ca.out, "E");
+  EXPECT_EQ(good({"ca", "show", "jobs"}).operands, Words{"jobs"});
+}
+
 TEST(CtlArguments, HelpIsGivenWithoutAnythingElse) {
   const auto reply = [](const Words& words) { return parse_with(words).value().reply; };
   EXPECT_NE(reply({"--help"}).find("Commands:\n  status"), std::string::npos);
   EXPECT_EQ(reply({"rm", "-h"}).find("c10ddctl [OPTIONS] rm NAME: remove a job"), 0U);
   EXPECT_NE(reply({"rm", "-h"}).find("--idle [TIME]"), std::string::npos);
   EXPECT_EQ(reply({"jobs", "-h"}).find("--idle"), std::string::npos);
+  EXPECT_NE(reply({"ca", "--help"}).find("Commands:\n  ca init DIR"), std::string::npos);
+  EXPECT_EQ(reply({"ca", "-h"}).find("  status"), std::string::npos);
+  EXPECT_EQ(reply({"ca", "token", "-h"}).find("c10ddctl [OPTIONS] ca token DIR: sign"), 0U);
   EXPECT_EQ(reply({"--version"}), std::string("c10ddctl ") + C10DD_VERSION + "\n");
 }
 
