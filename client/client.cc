@@ -84,7 +84,8 @@ class Client::Impl {
         connection(std::make_shared<client::Connection>(
             core_options(url, options),
             std::vector<client::Connection::Periodic>{totals_of(recorder), activity->periodic()},
-            client::announcer(client::process_environment(), std::move(options.on_connection)))),
+            client::announcer(client::process_environment(), std::move(options.on_connection)),
+            client::tls_of(options.credentials))),
         barriers(connection),
         store(client::make_daemon_store(connection, limit)) {}
 

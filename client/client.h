@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <c10dd/credentials.h>
 #include <c10dd/errors.h>
 #include <c10dd/exchange.h>
 #include <c10dd/job_store.h>
@@ -59,6 +60,10 @@ struct ClientOptions {
   /// reconnected. The environment variable C10DD_LOG=off turns the lines off. The function runs on
   /// a thread of the client, so it must not block, throw or call the client.
   std::function<void(const ConnectionChange&)> on_connection = {};
+  /// How the client shows who it is. If none is given, those of the environment: C10DD_TOKEN,
+  /// C10DD_TOKEN_FILE, C10DD_CA_FILE, C10DD_CERT_FILE and C10DD_KEY_FILE. With any of them the
+  /// client speaks TLS.
+  Credentials credentials = {};
 };
 
 /// Totals of a client since it was created.

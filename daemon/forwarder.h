@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes HTTP requests on to another daemon of the fleet. What is passed on: method, path, query,
 // body, Accept and Content-Type, and two fields of c10dd's own: who passes it on, so that it is not
-// passed on again, and, if the client is on this machine, the secret of the other daemon. Routes
-// that change something serve only clients on the daemon's machine; the secret, which is in the
-// row of that daemon in the shared engine, shows that a daemon of the fleet has checked this.
+// passed on again, and, if the client may use the route, the secret of the other daemon. Routes
+// that change something ask who the client is, or serve only clients on the daemon's machine; the
+// secret, which is in the row of that daemon in the shared engine, shows that a daemon of the fleet
+// has checked this.
 //
 // Threads: every call is made on the loop that accepts connections.
 #pragma once
@@ -14,6 +15,7 @@
 
 #include "daemon/http/operations.h"
 #include "daemon/metrics/metrics.h"
+#include "daemon/net/session_context.h"
 
 namespace c10dd::daemon {
 
@@ -24,14 +26,17 @@ class Forwarder {
   static constexpr std::chrono::seconds kTimeout{5};
 
   /// `self`: the address of this daemon, for the other one.
-  Forwarder(Metrics& metrics, std::string self) : metrics_(metrics), self_(std::move(self)) {}
+  Forwarder(Metrics& metrics, const SessionContext& context, std::string self)
+      : metrics_(metrics), context_(context), self_(std::move(self)) {}
 
   /// Sends the request to the first address of `to` that takes the connection, and returns the
   /// reply unchanged. If there is none, returns 502, 503 or 504 with a sentence.
-  boost::asio::awaitable<HttpReply> forward(const HttpRequest& request, const Peer& to, bool local);
+  boost::asio::awaitable<HttpReply> forward(const HttpRequest& request, const Peer& to,
+                                            bool trusted);
 
  private:
   Metrics& metrics_;
+  const SessionContext& context_;
   const std::string self_;
   std::size_t in_flight_ = 0;
 };

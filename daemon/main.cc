@@ -8,8 +8,8 @@
 #include <csignal>
 #include <exception>
 
+#include "daemon/checkpoint_request.h"
 #include "daemon/config/options.h"
-#include "daemon/http/checkpoint_request.h"
 #include "daemon/server.h"
 #include "protocol/exit_codes.h"
 

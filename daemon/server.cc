@@ -103,6 +103,37 @@ Server::Server(Options options)
       budget_(std::make_unique<SharedBudget>(loop_, growth_.max_bytes())) {}
 Server::~Server() { close(); }
 
+/// Binds the listeners. The ports are bound before the engine is opened, so that a second daemon
+/// with the same options fails with the usual error for an address in use. No connection is served
+/// before the loop runs.
+Result<void> Server::listen() {
+  Result<std::unique_ptr<Access>> access = open_access(loop_, options_);
+  if (!access) return access.error();
+  access_ = std::move(*access);
+  admission_ = std::make_unique<Admission>(options_);
+  listener_ = std::make_unique<Listener>(loop_, main_listener(options_), *admission_);
+  if (Result<void> bound = listener_->open(); !bound) return bound;
+  if (options_.listen_metrics.empty()) return {};
+  metrics_listener_ = std::make_unique<Listener>(loop_, metrics_listener(options_), *admission_);
+  return metrics_listener_->open();
+}
+
+/// Accepts connections from now on.
+void Server::serve() {
+  listener_->serve(*context_, protocols(main_listener(options_), {}));
+  if (!metrics_listener_) return;
+  // Asks nobody, and speaks no TLS.
+  metrics_context_.emplace(*context_);
+  metrics_context_->decrypt = {};
+  metrics_context_->roles_of = {};
+  metrics_context_->serves_plain = true;
+  WireProtocol http = metrics_protocol(*metrics_context_, *operations_);
+  metrics_listener_->serve(
+      *metrics_context_,
+      Protocols({native_protocol(*metrics_context_), std::move(http),
+                 tcpstore_protocol(tcpstore_listener(main_listener(options_), {}))}));
+}
+
 /// Starts everything except the listener.
 Result<void> Server::start() {
   store::OpenOptions how = open_options(options_);
@@ -126,6 +157,7 @@ Result<void> Server::start() {
   disk_->start();
   context_.emplace(SessionContext{options_, *metrics_, *budget_, draining_, shards_->first(), {}});
   context_->admission = admission_.get();
+  if (access_) access_->serve(*context_, *metrics_);
   if (shards_->size() > 1) {
     context_->shard_of = [this](const std::string& job, const std::string& run) {
       return host_->shard_of(job, run);
@@ -152,7 +184,7 @@ Result<void> Server::start() {
   operations_ = std::make_unique<ServerOperations>(
       loop_, ServerOperations::Daemon{
                  *metrics_, *shards_, *host_, growth_, *budget_, launches_, *endpoints_, draining_,
-                 advertised_addresses(), options_.engine,
+                 *context_, access_.get(), advertised_addresses(), options_.engine,
                  options_.protocols.has(Protocol::tcpstore) ? options_.tcpstore_job : ""});
   host_->directory().serve_endpoints(*endpoints_);
   return {};
@@ -213,24 +245,18 @@ int Server::run() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
-  // The port is bound before the engine is opened, so that a second daemon with the same options
-  // fails with the usual error for an address in use. No connection is served before the loop runs.
-  const ListenerSettings settings = main_listener(options_);
-  admission_ = std::make_unique<Admission>(options_);
-  listener_ = std::make_unique<Listener>(loop_, settings, *admission_);
-  if (const Result<void> bound = listener_->open(); !bound) {
-    return refuse(bound.error(), Part::address);
-  }
+  if (const Result<void> bound = listen(); !bound) return refuse(bound.error(), Part::address);
   if (const Result<void> started = start(); !started) {
     const bool remote = options_.engine.starts_with("redis");
     return refuse(started.error(), remote ? Part::server : Part::directory);
   }
-  listener_->serve(*context_, protocols(settings, {}));
+  serve();
   signals_.add(SIGTERM);
   signals_.add(SIGINT);
   signals_.async_wait([this](const ErrorCode& failed, int) {
     if (!failed) drain();
   });
+  if (access_) reload_at_hang_up();
   std::printf("listening on %s\n", listener_->name().c_str());
   std::fflush(stdout);
   log_info("event=serving version={} listen={} engine={}{} durability={} shards={} pid={}",
@@ -270,6 +296,17 @@ void Server::warn_of_loopback() const {
   }
 }
 
+/// Reads the files of --tls again at SIGHUP, which is ignored without --tls.
+void Server::reload_at_hang_up() {
+  hang_up_.clear();
+  hang_up_.add(SIGHUP);
+  hang_up_.async_wait([this](const ErrorCode& failed, int) {
+    if (failed) return;
+    access_->reload();
+    reload_at_hang_up();
+  });
+}
+
 /// Stops all loops and closes the engine. The engine is closed before the loops are destroyed,
 /// because the engine's threads post to the loops.
 void Server::close() {
@@ -286,6 +323,7 @@ void Server::drain() {
   notify("STOPPING=1");
   log_info("event=draining");
   listener_->close();
+  if (metrics_listener_) metrics_listener_->close();
   endpoints_->drain();
   host_->drain();
   shards_->each([](Shard& shard) { shard.drain(); });

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/access.h"
 #include "daemon/config/options.h"
 #include "daemon/core/host/drain.h"
 #include "daemon/core/host/growth_gate.h"
@@ -39,9 +40,12 @@ class Server {
   int run();
 
  private:
+  Result<void> listen();
   Result<void> start();
+  void serve();
   std::vector<std::string> advertised_addresses() const;
   void warn_of_loopback() const;
+  void reload_at_hang_up();
   std::shared_ptr<LaunchRuns> make_launches(const std::string& job);
   std::shared_ptr<core::RunClaim> make_claim(const std::string& job, const std::string& run);
   std::shared_ptr<TcpStoreListener> tcpstore_listener(
@@ -56,6 +60,7 @@ class Server {
   Loop loop_;
   asio::signal_set signals_{loop_};
   asio::steady_timer drain_timer_{loop_};
+  asio::signal_set hang_up_{loop_};
   std::unique_ptr<Metrics> metrics_;
   core::GrowthGate growth_;
   std::unique_ptr<SharedBudget> budget_;
@@ -64,9 +69,12 @@ class Server {
   Launches launches_{[this](const std::string& job) { return make_launches(job); }};
   std::unique_ptr<ServerOperations> operations_;
   std::optional<SessionContext> context_;
+  std::unique_ptr<Access> access_;  ///< null without --tls
   std::unique_ptr<Shards> shards_;
   std::unique_ptr<Admission> admission_;
-  std::unique_ptr<Listener> listener_;  ///< on the address of the options
+  std::unique_ptr<Listener> listener_;          ///< on the address of the options
+  std::unique_ptr<Listener> metrics_listener_;  ///< of --listen-metrics; null without it
+  std::optional<SessionContext> metrics_context_;
   std::unique_ptr<EndpointListeners> endpoints_;
   std::unique_ptr<Relay> relay_;  ///< null if the engine is not shared
   EndBy end_by_;

@@ -32,7 +32,7 @@ std::string secret_of(const native::RelayKey& key) {
 /// Returns the daemon of the fleet with this process number.
 Peer peer_of(const core::FleetView& fleet, std::uint64_t process) {
   const store::DaemonFacts& facts = fleet.daemons().at(process).row.facts;
-  return {facts.addresses, secret_of(facts.relay_key)};
+  return {facts.addresses, secret_of(facts.relay_key), facts.tls};
 }
 
 /// Returns why a job in which unmodified PyTorch is connected is not moved.
@@ -226,8 +226,8 @@ asio::awaitable<Result<JobPlaces>> ServerOperations::look_for(const std::string&
 }
 
 asio::awaitable<HttpReply> ServerOperations::forward(const HttpRequest& request, const Peer& to,
-                                                     bool local) {
-  co_return co_await forwarder_.forward(request, to, local);
+                                                     bool trusted) {
+  co_return co_await forwarder_.forward(request, to, trusted);
 }
 
 bool ServerOperations::is_fleet_secret(std::string_view secret) const {

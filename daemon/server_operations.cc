@@ -61,6 +61,7 @@ std::string ServerOperations::note() const {
   if (!damage.empty()) add("degraded, jobs with damaged rows are not served: " + damage);
   add(of_.growth.disk_note());
   add(of_.endpoints.note());
+  if (of_.access != nullptr) add(of_.access->note());
   return text;
 }
 

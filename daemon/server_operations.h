@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/access.h"
 #include "daemon/core/host/growth_gate.h"
 #include "daemon/forwarder.h"
 #include "daemon/http/operations.h"
@@ -37,6 +38,8 @@ class ServerOperations final : public Operations {
     Launches& launches;
     const EndpointListeners& endpoints;
     const std::atomic<bool>& draining;
+    const SessionContext& context;
+    const Access* access;                      ///< null without --tls
     const std::vector<std::string> addresses;  ///< of this daemon, for clients and other daemons
     const std::string engine;                  ///< its URL
     const std::string tcpstore_job;  ///< of the clients of TCPStore on the first of `addresses`; or
@@ -45,7 +48,7 @@ class ServerOperations final : public Operations {
   ServerOperations(Loop& loop, const Daemon& of)
       : loop_(loop),
         of_(of),
-        forwarder_(of.metrics, of.addresses.front()),
+        forwarder_(of.metrics, of.context, of.addresses.front()),
         lookup_(loop, of.engine) {}
 
   ServerFacts facts() const override;
@@ -72,7 +75,7 @@ class ServerOperations final : public Operations {
   asio::awaitable<Result<JobPlaces>> places_of(const std::string& job) override;
   bool is_stored(const std::string& job) const override;
   asio::awaitable<HttpReply> forward(const HttpRequest& request, const Peer& to,
-                                     bool local) override;
+                                     bool trusted) override;
   bool is_fleet_secret(std::string_view secret) const override;
   asio::awaitable<Result<MoveReport>> move_job(const std::string& job,
                                                const std::string& to) override;

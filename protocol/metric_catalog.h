@@ -79,6 +79,16 @@ inline constexpr Info kDaemonSilence{
 inline constexpr Info kForwards{
     "c10dd_forwarded_requests_total", Kind::counter, "outcome",
     "HTTP requests that were passed on to the daemon that serves the job"};
+inline constexpr Info kAuthentications{
+    "c10dd_authentications_total", Kind::counter, "outcome",
+    "With --tls, how often clients have said who they are: ok, the code of the refusal, or tls "
+    "if the TLS handshake has failed"};
+inline constexpr Info kAccessReloads{
+    "c10dd_access_reloads_total", Kind::counter, "outcome",
+    "How often the files of --tls and --grants were read again: ok, or refused and not in force"};
+inline constexpr Info kCertificateEnds{
+    "c10dd_certificate_expiry_seconds", Kind::gauge, "",
+    "Unix time at which the daemon's certificate (--tls) expires; absent without --tls"};
 inline constexpr Info kEndpoints{"c10dd_endpoints", Kind::gauge, "",
                                  "Ports that are leased for clients of PyTorch's TCPStore"};
 inline constexpr Info kSessions{"c10dd_sessions", Kind::gauge, "train_job",
@@ -175,6 +185,9 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kLeaseLeft,
                                     kDaemonSilence,
                                     kForwards,
+                                    kAuthentications,
+                                    kAccessReloads,
+                                    kCertificateEnds,
                                     kEndpoints,
                                     kSessions,
                                     kMembers,

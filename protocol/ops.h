@@ -2,8 +2,8 @@
 // The table of all operations. The files *_ops.h have the fields of each operation. Codecs,
 // dispatch, metric labels and fuzz corpora are derived from this table.
 // To add an operation, add a struct with a nested Body to a file *_ops.h, an entry to Request, and
-// a function on(...) to a handler in daemon/core/job/*_ops.h. Append new fields at the end of a struct.
-// Never delete a field: rename it to reserved_N.
+// a function on(...) to a handler in daemon/core/job/*_ops.h. Append new fields at the end of a
+// struct. Never delete a field: rename it to reserved_N.
 #pragma once
 
 #include <array>
@@ -29,12 +29,12 @@ using AnyRequest =
     std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet, Remove,
                  MultiGet, MultiSet, List, Count, Append, RemovePrefix, Transact, Watch, ReadValues,
                  QueuePush, QueuePop, QueueLength, WaitCounter, Barrier, Exchange, Join,
-                 ReadMembers, Leave, WatchGroup, Notify, Acknowledge, Progress, Report, LeaseEndpoint,
-                 Activity>;
+                 ReadMembers, Leave, WatchGroup, Notify, Acknowledge, Progress, Report,
+                 LeaseEndpoint, Activity, Authenticate>;
 using AnyReply =
     std::variant<Done, Welcome, Written, Value, Values, ValuePage, Checked, Counter, Compared,
                  Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped, Exchanged,
-                 Joined, MemberPage, GroupStatus, ActivityDiagnosis, EndpointLease>;
+                 Joined, MemberPage, GroupStatus, ActivityDiagnosis, EndpointLease, Authenticated>;
 }  // namespace detail
 
 // The functions that copy, move and destroy these variants are long, so they are in ops.cc only.

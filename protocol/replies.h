@@ -34,10 +34,19 @@ struct Welcome {
   /// 0: for ever, because only this daemon can serve the job.
   Duration takeover_grace{0};
   std::vector<std::string> daemons;  ///< addresses of all daemons that share the engine
+  /// The credential of the hello expires after this time; 0: it does not expire. The session ends
+  /// about a minute later unless an `authenticate` has shown a newer one.
+  Duration valid_for{0};
 };
 BOOST_DESCRIBE_STRUCT(Welcome, (),
                       (version, features, job, heartbeat_interval, session_ttl, window, daemon,
-                       expiry, opened, takeover_grace, daemons))
+                       expiry, opened, takeover_grace, daemons, valid_for))
+
+/// Reply to authenticate.
+struct Authenticated {
+  Duration valid_for{0};  ///< as Welcome::valid_for
+};
+BOOST_DESCRIBE_STRUCT(Authenticated, (), (valid_for))
 
 struct Written {
   Revision revision = 0;  ///< of the change

@@ -59,16 +59,28 @@ BOOST_DESCRIBE_STRUCT(Ping, (), ())
 /// Ends the session. Removes the session's stored replies and ephemeral keys, and fails its blocked
 /// requests. Items that the session has popped but not acknowledged return to their queues.
 struct Goodbye {
-  static constexpr OpInfo op{3, "goodbye",   OpKind::write, Access::use,
+  static constexpr OpInfo op{3, "goodbye",   OpKind::write, Access::observe,
                              1, Dedup::none, Growth::none};
   using Body = Done;
 };
 BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
 
+/// Shows a newer credential for the session of the channel, before the old one expires. The session
+/// and its requests go on. Has sequence 0, as its reply has.
+struct Authenticate {
+  static constexpr OpInfo op{69, "authenticate", OpKind::event, Access::observe,
+                             1,  Dedup::none,    Growth::none};
+  using Body = Authenticated;
+
+  Bytes credential;
+};
+BOOST_DESCRIBE_STRUCT(Authenticate, (), (credential))
+
 /// Cancels an earlier request of this session. Drops a blocked request without a reply. If the
 /// request was a queue_pop that got an item, puts the item back. Changes nothing else.
 struct Cancel {
-  static constexpr OpInfo op{4, "cancel", OpKind::write, Access::use, 1, Dedup::none, Growth::none};
+  static constexpr OpInfo op{4, "cancel",    OpKind::write, Access::observe,
+                             1, Dedup::none, Growth::none};
   using Body = Done;
 
   std::uint64_t sequence = 0;  ///< of the request to cancel

@@ -25,10 +25,12 @@ struct DaemonFacts {
   bool draining = false;  ///< it hands its jobs over, and takes no others
   /// What another daemon must know to pass connections on to it. A secret: never shown.
   native::RelayKey relay_key = {};
+  bool tls = false;  ///< its addresses speak TLS
 
   bool operator==(const DaemonFacts&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(DaemonFacts, (), (process, addresses, version, lease, draining, relay_key))
+BOOST_DESCRIBE_STRUCT(DaemonFacts, (),
+                      (process, addresses, version, lease, draining, relay_key, tls))
 
 /// A daemon's row.
 struct DaemonRow {

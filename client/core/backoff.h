@@ -32,13 +32,16 @@ class Backoff {
   Duration next() {
     const Duration bound = attempts_ == 0 ? kFirst : std::min(kCap, kBase * (1 << (attempts_ - 1)));
     attempts_ = std::min(attempts_ + 1, 8U);
-    return Duration(random() % static_cast<std::uint64_t>(bound.count() + 1));
+    return share_of(bound);
   }
 
   /// Returns a random time between 0 and kFirst, for an attempt that need not wait. Does not change
   /// the bound.
-  Duration jitter() {
-    return Duration(random() % static_cast<std::uint64_t>(Duration(kFirst).count() + 1));
+  Duration jitter() { return share_of(kFirst); }
+
+  /// Returns a random time between 0 and `bound`. Does not change the bound of next().
+  Duration share_of(Duration bound) {
+    return Duration(random() % static_cast<std::uint64_t>(bound.count() + 1));
   }
 
   /// Sets the bound back to kFirst. Must be called when the daemon has replied.

@@ -19,6 +19,8 @@ constexpr std::size_t kInputKeptBytes = 1024 * 1024;   // a larger input buffer 
 constexpr Duration kHeartbeatMin = std::chrono::milliseconds(10);  // whatever the daemon asks for
 constexpr Duration kHeartbeatMax = std::chrono::hours(1);
 constexpr Duration kTtlMax = std::chrono::hours(24);
+constexpr Duration kRenewPauseMin = std::chrono::milliseconds(250);  // of a credential that expires
+constexpr Duration kRenewPauseMax = std::chrono::seconds(30);
 constexpr Duration kProbeAfter = std::chrono::milliseconds(1200);  // a hello without a reply
 std::string_view text_probe() { return kTextProbe; }
 constexpr std::string_view (*kProbes[])() = {text_probe, tls_probe};
@@ -34,10 +36,12 @@ bool is_final(Code code, bool had_session) {
     case Code::too_large:
     case Code::invalid_argument:
     case Code::state_rolled_back:
-    case Code::permission_denied:
     case Code::unsupported:
       return true;
+    // Later these may pass: others leave, or the token or the grants are renewed.
     case Code::quota_exceeded:
+    case Code::unauthenticated:
+    case Code::permission_denied:
       return !had_session;
     default:
       return false;
@@ -103,6 +107,29 @@ void Core::closed(const std::string& why, TimePoint now, bool refused) {
   // A connection that could not be made and was not refused has timed out.
   if (state_ == State::dialling) return leave(why, now, !refused);
   if (wants_socket()) lose(why, now);
+}
+
+void Core::rejected(const Failure& why, TimePoint now) {
+  const bool ends = stats_.connects == 0 && !addresses_.several();
+  if (ends && state_ != State::closed) return finish(why, now);
+  closed(why.detail, now);
+}
+
+void Core::show(Bytes credential, TimePoint now) {
+  if (renew_at_) renew_at_ = now + renew_pause_;
+  if (credential == options_.hello.credential) return;
+  options_.hello.credential = std::move(credential);
+  if (state_ == State::open) frame(0, Authenticate{options_.hello.credential});
+}
+
+/// Plans when to show a newer credential: in the last tenth of its time, at a random moment,
+/// because all ranks of a job may share it.
+void Core::valid_for(Duration time, TimePoint now) {
+  renew_at_.reset();
+  if (time <= Duration::zero()) return;
+  const Duration tenth = time / 10;
+  renew_pause_ = std::clamp<Duration>(tenth / 10, kRenewPauseMin, kRenewPauseMax);
+  renew_at_ = now + time - tenth + backoff_.share_of(tenth);
 }
 
 /// Notes that the server did not reply as a daemon does. Tries to recognise its protocol.
@@ -240,6 +267,11 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
   Reply reply = ReplyBody(Done{});
   const Result<void> decoded = native::decode_reply(header.op, header.kind, frame.body, reply);
   if (!decoded) return lose("it sent a malformed reply: " + decoded.error().detail, now);
+  if (header.sequence == 0 && header.op == Authenticate::op.code) {
+    // If it was refused, the owner reads the credential again, or the daemon ends the session.
+    if (reply) valid_for(std::get<Authenticated>(*reply).valid_for, now);
+    return;
+  }
   if (header.sequence == 0) {
     if (!reply || header.op == Hello::op.code) return on_hello_reply(std::move(reply), now);
     note(header.stamp);
@@ -293,6 +325,7 @@ void Core::on_hello_reply(Reply reply, TimePoint now) {
   window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
   next_heartbeat_ = now + heartbeat_interval_;
   last_confirmed_ = replied_to_ = hello_sent_at_;
+  valid_for(welcome.valid_for, now);
   takeover_grace_ = std::clamp<Duration>(welcome.takeover_grace, Duration(-1), kTtlMax);
   welcomed_at_ = address();
   addresses_.welcome(welcome.daemons);
@@ -351,6 +384,7 @@ std::optional<TimePoint> Core::next_deadline() const {
   if (state_ == State::away) sooner(dial_at_);
   if (state_ == State::hello_sent) sooner(hello_sent_at_ + addresses_.patience(kHelloPatience));
   if (state_ == State::open) sooner(next_heartbeat_);
+  if (state_ == State::open && renew_at_) sooner(*renew_at_);
   if (state_ == State::open && unheard_since_) sooner(*unheard_since_ + heartbeat_patience());
   return next;
 }

@@ -63,6 +63,13 @@ class Core {
   /// Reports that the connection has ended or could not be made. `why` is a text for users.
   /// `refused` means that no process listens at the address.
   void closed(const std::string& why, TimePoint now, bool refused = false);
+  /// Reports that no connection could be made, for a reason that a later attempt will meet, too:
+  /// the credential cannot be read, or the daemon is not trusted. Ends a client that never had a
+  /// session and knows one address only; any other tries on.
+  void rejected(const Failure& why, TimePoint now);
+  /// Sets the credential of the next hello. If there is a session, shows it at once.
+  void show(Bytes credential, TimePoint now);
+  const Bytes& credential() const { return options_.hello.credential; }
   void received(std::string_view bytes, TimePoint now);
   /// Reports that the first `bytes` bytes of output() were written to the socket.
   void written(std::size_t bytes, TimePoint now);
@@ -96,6 +103,11 @@ class Core {
   std::string_view probe(TimePoint now) const;
   /// Returns the time at which the next probe is due; empty if none will be due.
   std::optional<TimePoint> probe_at() const;
+  /// Returns whether the owner must read the credential again, and call show(): the one that the
+  /// daemon has seen expires soon.
+  bool wants_credential(TimePoint now) const {
+    return state_ == State::open && renew_at_ && now >= *renew_at_;
+  }
   /// Returns whether the owner must keep its socket open. If false, the owner closes the socket.
   bool wants_socket() const { return state_ != State::away && state_ != State::closed; }
   std::vector<Completion> take_completions() { return std::exchange(completions_, {}); }
@@ -136,6 +148,7 @@ class Core {
 
   void on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint now);
   void on_hello_reply(Reply reply, TimePoint now);
+  void valid_for(Duration time, TimePoint now);
   bool ends_connection(const Failure& reason, TimePoint now);
   void superseded(const Failure& reason, TimePoint now);
   void leave_in_doubt(const Failure& reason);
@@ -192,6 +205,8 @@ class Core {
   Duration heartbeat_limit_ = std::chrono::hours(1);
   Duration welcome_interval_ = std::chrono::hours(1);  // from the welcome
   Duration ttl_{0};                                    // from the welcome
+  std::optional<TimePoint> renew_at_;                  // empty: the credential does not expire
+  Duration renew_pause_{0};                            // between attempts to renew it
   std::size_t window_ = 0;                             // from the welcome
   TimePoint next_heartbeat_;
   bool request_sent_ = false;  // sent after the last reply and the last due heartbeat

@@ -18,9 +18,11 @@ namespace http = boost::beast::http;
 
 constexpr std::size_t kReplyBytes = 64 * 1024 * 1024;
 
-std::string message_of(const client::HostPort& daemon, const Request& request) {
+std::string message_of(const client::HostPort& daemon, const Request& request,
+                       const std::string& token) {
   std::string out = format("{} {} HTTP/1.1\r\nHost: {}\r\nAccept: {}\r\nConnection: close\r\n",
                            request.method, request.path, daemon.text(), request.accept);
+  if (!token.empty()) out += "Authorization: Bearer " + token + "\r\n";
   if (!request.body.empty()) out += "Content-Type: application/json\r\n";
   return out + format("Content-Length: {}\r\n\r\n{}", request.body.size(), request.body);
 }
@@ -35,12 +37,20 @@ Result<Reply> ask(const client::HostPort& daemon, const Request& request,
         Code::timed_out, "the daemon at {} did not reply: {}{}", daemon.text(), why,
         request.method == "GET" ? "" : "; it is not known whether it executed the request");
   };
-  Result<client::Stream> stream = client::Stream::connect(daemon.text(), end);
+  const std::shared_ptr<client::Tls> tls = client::tls_of({});
+  Result<client::Tls::Begun> begun = tls ? tls->begin(daemon.text()) : client::Tls::Begun{};
+  if (!begun) return begun.error();
+  const std::string token = begun->token;
+  Result<client::Stream> stream = client::Stream::connect(daemon.text(), end, std::move(*begun));
+  if (!stream && stream.error().code == Code::permission_denied) {
+    return failure(Code::permission_denied, "no TLS connection to the daemon at {}: {}",
+                   daemon.text(), stream.error().detail);
+  }
   if (!stream) {
     return failure(Code::unavailable, "no daemon answers at {}: {}", daemon.text(),
                    stream.error().detail);
   }
-  if (const auto sent = stream->send(message_of(daemon, request), end); !sent) {
+  if (const auto sent = stream->send(message_of(daemon, request, token), end); !sent) {
     return no_reply(sent.error().detail);
   }
   http::response_parser<http::string_body> parser;

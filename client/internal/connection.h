@@ -11,6 +11,7 @@
 #include "client/core/announcements.h"
 #include "client/core/core.h"
 #include "client/internal/periodics.h"
+#include "client/internal/tls.h"
 
 namespace c10dd {
 class Client;
@@ -38,9 +39,9 @@ class Connection {
   using Announce = std::function<void(const Announcement&, const std::string& daemon,
                                       const std::string& absence)>;
 
-  /// Sends the requests of `periodics` by itself.
+  /// Sends the requests of `periodics` by itself. Encrypts by `tls`, unless it is null.
   explicit Connection(CoreOptions options, std::vector<Periodic> periodics = {},
-                      Announce announce = {});
+                      Announce announce = {}, std::shared_ptr<Tls> tls = nullptr);
   ~Connection();
 
   /// Blocks up to `patience` until there is a session. Fails with timed_out and the reason, or with

@@ -31,6 +31,16 @@ Result<Stream> Stream::connect(const std::string& address, Time end) {
   return Stream(std::move(*socket));
 }
 
+Result<Stream> Stream::connect(const std::string& address, Time end, Tls::Begun with) {
+  Result<Stream> made = connect(address, end);
+  if (!made || !with.channel) return made;
+  const auto patience = std::max(left_until(end), std::chrono::milliseconds(1));
+  const Result<void> done = shake_hands(*with.channel, made->socket_.get(), -1, patience);
+  if (!done) return done.error();
+  made->channel_ = std::move(with.channel);
+  return made;
+}
+
 /// Returns whether one of the events, or an error, has come until `end`.
 bool Stream::await(short events, Time end) const {
   while (true) {
@@ -44,6 +54,41 @@ bool Stream::await(short events, Time end) const {
 }
 
 Result<void> Stream::send(std::string_view bytes, Time end) {
+  if (!channel_) return send_raw(bytes, end);
+  while (!bytes.empty()) {
+    const Result<std::size_t> taken = channel_->write(bytes);
+    if (!taken) return lost(taken.error().detail);
+    bytes.remove_prefix(*taken);
+    if (Result<void> sent = flush(end); !sent) return sent;
+  }
+  return {};
+}
+
+/// Sends what the channel has encrypted.
+Result<void> Stream::flush(Time end) {
+  const std::string out(channel_->outgoing());
+  channel_->sent(out.size());
+  return send_raw(out, end);
+}
+
+Result<bool> Stream::receive(Bytes& in, Time end) {
+  if (!channel_) return receive_raw(in, end);
+  const std::size_t before = in.size();
+  while (true) {
+    in.resize(before + kReceiveBytes);
+    const Result<std::size_t> n = channel_->read({in.data() + before, kReceiveBytes});
+    in.resize(before + (n ? *n : 0));
+    if (!n) return lost(n.error().detail);
+    if (*n > 0) return true;
+    if (channel_->has_ended()) return lost("the server has closed the connection");
+    Bytes encrypted;
+    const Result<bool> came = receive_raw(encrypted, end);
+    if (!came || !*came) return came;
+    channel_->receive(encrypted);
+  }
+}
+
+Result<void> Stream::send_raw(std::string_view bytes, Time end) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent >= 0) {
@@ -57,7 +102,7 @@ Result<void> Stream::send(std::string_view bytes, Time end) {
   return {};
 }
 
-Result<bool> Stream::receive(Bytes& in, Time end) {
+Result<bool> Stream::receive_raw(Bytes& in, Time end) {
   const std::size_t before = in.size();
   while (true) {
     if (std::chrono::steady_clock::now() >= end) return false;

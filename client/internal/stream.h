@@ -3,11 +3,13 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "client/internal/socket.h"
+#include "client/internal/tls.h"
 #include "protocol/error.h"
 #include "protocol/types.h"
 
@@ -21,6 +23,9 @@ class Stream {
 
   /// Connects as dial() does, up to `end`, but for at most 5 s per address.
   static Result<Stream> connect(const std::string& address, Time end);
+  /// As above, encrypted. The failure of a handshake has the code permission_denied if the peer is
+  /// not trusted.
+  static Result<Stream> connect(const std::string& address, Time end, Tls::Begun with);
 
   /// Sends all bytes.
   Result<void> send(std::string_view bytes, Time end);
@@ -34,9 +39,13 @@ class Stream {
 
  private:
   explicit Stream(Descriptor socket) : socket_(std::move(socket)) {}
+  Result<void> send_raw(std::string_view bytes, Time end);
+  Result<void> flush(Time end);
+  Result<bool> receive_raw(Bytes& in, Time end);
   bool await(short events, Time end) const;
 
   Descriptor socket_;
+  std::unique_ptr<TlsChannel> channel_;  // null: not encrypted
 };
 
 }  // namespace c10dd::client

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "client/internal/boot_time.h"
+#include "client/internal/encryption.h"
 #include "client/internal/socket.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
@@ -78,6 +79,7 @@ void ProxiedConnection::turn() {
   if (local_open_ && client_.is_ambiguous()) settle_later();
   if (client_.core() != nullptr) {
     if (remote_.is_open() && !dialling_) read_remote();
+    if (client_.core()->wants_credential(boot_time())) show_credential();
     const auto dial_at = client_.core()->dial_at();
     if (dial_at && *dial_at <= boot_time()) dial();
   }
@@ -169,19 +171,25 @@ void ProxiedConnection::dial() {
   const std::string address = core.address();
   const Duration patience = core.connect_patience();
   boost::asio::post(shared_.look_ups, [self = shared_from_this(), address, patience, attempt] {
+    Result<client::Tls::Begun> begun =
+        self->shared_.tls ? self->shared_.tls->begin(address) : client::Tls::Begun{};
     const Result<AddressParts> parts = split_address(address);
     Result<std::vector<client::SocketAddress>> found =
         parts && parts->port
             ? client::resolve({std::string(parts->host), std::string(*parts->port)}, -1, patience)
             : failure(Code::invalid_argument, "address {}: the port is missing", address);
-    boost::asio::post(self->shared_.loop, [self, attempt, found = std::move(found)]() mutable {
-      if (self->over_ || attempt != self->attempt_) return;
-      if (!found) return self->failed_to_dial(found.error());
-      self->targets_ = std::move(*found);
-      self->next_target_ = 0;
-      self->failures_ = {};
-      self->try_next_address();
-    });
+    if (!begun) found = begun.error();
+    const auto kept = std::make_shared<Result<client::Tls::Begun>>(std::move(begun));
+    boost::asio::post(self->shared_.loop,
+                      [self, attempt, kept, found = std::move(found)]() mutable {
+                        if (self->over_ || attempt != self->attempt_) return;
+                        if (!found) return self->failed_to_dial(found.error());
+                        self->begun_ = std::move(**kept);
+                        self->targets_ = std::move(*found);
+                        self->next_target_ = 0;
+                        self->failures_ = {};
+                        self->try_next_address();
+                      });
   });
 }
 
@@ -212,22 +220,58 @@ void ProxiedConnection::try_next_address() {
 }
 
 void ProxiedConnection::dialled(const ErrorCode& failed) {
+  if (!failed) return begun_.channel ? shake_hands() : opened();
   patience_.cancel();
-  if (!failed) {
-    dialling_ = false;
-    client_.core()->connected(boot_time(), client::peer_is_elsewhere(remote_.native_handle()));
-    return turn();
-  }
   failures_.add(failed.value());
   if (next_target_ < targets_.size()) return try_next_address();
   failed_to_dial(failures_.failure());
 }
 
+/// Goes on with the handshake, until it is done, fails, or has to wait for the socket.
+void ProxiedConnection::shake_hands() {
+  const Result<bool> done = client::shake_hands_now(*begun_.channel, remote_.native_handle());
+  if (!done) {
+    patience_.cancel();
+    return failed_to_dial(failure(done.error().code, "no TLS connection to the daemon at {}: {}",
+                                  client_.core()->address(), done.error().detail));
+  }
+  if (*done) return opened();
+  const auto event = begun_.channel->outgoing().empty() ? Socket::wait_read : Socket::wait_write;
+  remote_.async_wait(event, [self = shared_from_this(), attempt = attempt_](ErrorCode failed) {
+    if (self->over_ || attempt != self->attempt_) return;
+    if (!failed) return self->shake_hands();
+    self->failed_to_dial(
+        failure(Code::unavailable, "the TLS handshake with the daemon took too long"));
+  });
+}
+
+/// The connection is there, and the handshake is done.
+void ProxiedConnection::opened() {
+  patience_.cancel();
+  dialling_ = false;
+  if (shared_.tls) client_.core()->show(std::move(begun_.token), boot_time());
+  channel_ = std::move(begun_.channel);
+  client_.core()->connected(boot_time(), client::peer_is_elsewhere(remote_.native_handle()));
+  turn();
+}
+
 void ProxiedConnection::failed_to_dial(const Failure& why) {
   dialling_ = false;
   close_remote();
-  client_.core()->closed(why.detail, boot_time(), why.code == Code::not_found);
+  if (why.code == Code::not_found || why.code == Code::unavailable) {
+    client_.core()->closed(why.detail, boot_time(), why.code == Code::not_found);
+  } else {
+    client_.core()->rejected(why, boot_time());
+  }
   turn();
+}
+
+/// Reads the credential again, and shows it to the daemon.
+void ProxiedConnection::show_credential() {
+  client::Core& core = *client_.core();
+  const Result<std::string> token = shared_.tls ? shared_.tls->token() : core.credential();
+  core.show(token ? *token : core.credential(), boot_time());
+  write_remote();
 }
 
 void ProxiedConnection::read_remote() {
@@ -240,18 +284,22 @@ void ProxiedConnection::read_remote() {
     std::size_t bytes = 0;
     if (!failed) bytes = self->remote_.read_some(boost::asio::buffer(self->shared_.buffer), failed);
     if (failed && !would_block(failed)) return self->lost(failed);
-    self->client_.core()->received({self->shared_.buffer.data(), bytes}, boot_time());
+    if (bytes > 0) {
+      client::received(*self->client_.core(), self->channel_.get(), self->shared_.buffer, bytes);
+    }
     self->turn();
   });
 }
 
 void ProxiedConnection::write_remote() {
   client::Core& core = *client_.core();
-  while (!remote_writes_ && !core.output().empty()) {
+  while (!remote_writes_ && client::has_output(core, channel_.get())) {
+    const Result<std::string_view> out = client::to_send(core, channel_.get());
+    if (!out) return lost(boost::asio::error::connection_aborted);
     ErrorCode failed;
-    const std::size_t bytes = remote_.write_some(boost::asio::buffer(core.output()), failed);
+    const std::size_t bytes = remote_.write_some(boost::asio::buffer(*out), failed);
     if (failed && !would_block(failed)) return lost(failed);
-    core.written(bytes, boot_time());
+    client::sent(core, channel_.get(), bytes);
     if (!failed) continue;
     remote_writes_ = true;
     const std::uint64_t attempt = attempt_;
@@ -276,6 +324,7 @@ void ProxiedConnection::close_remote() {
   if (dialling_ || !remote_.is_open()) return;
   ++attempt_;  // handlers of this connection have no effect
   remote_reads_ = remote_writes_ = false;
+  channel_.reset();
   remote_in_child_ = {};
   ErrorCode ignored;
   remote_.close(ignored);

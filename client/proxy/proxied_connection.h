@@ -16,6 +16,7 @@
 #include "client/internal/fork_closed.h"
 #include "client/internal/resolver.h"
 #include "client/internal/socket.h"
+#include "client/internal/tls.h"
 
 namespace c10dd::proxy {
 
@@ -24,6 +25,7 @@ struct ProxyLoop {
   boost::asio::io_context& loop;
   boost::asio::thread_pool& look_ups;  ///< where names are resolved
   Bytes buffer;                        ///< for all reads
+  std::shared_ptr<client::Tls> tls;    ///< null: the connections are not encrypted
   /// Called when a connection has ended. The last argument is why the proxy has closed it, or null.
   std::function<void(const class ProxiedConnection&, const Failure*)> ended;
   /// Called when a session was opened or lost.
@@ -59,10 +61,13 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   void settle_later();
 
   void read_remote();
+  void show_credential();
   void write_remote();
   void dial();
   void try_next_address();
   void dialled(const ErrorCode& failed);
+  void shake_hands();
+  void opened();
   void failed_to_dial(const Failure& why);
   void close_remote();
   void lost(const ErrorCode& failed);
@@ -84,6 +89,8 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   std::size_t next_target_ = 0;
   client::DialFailures failures_;
   std::uint64_t attempt_ = 0;  // counts the attempts to connect; an older one has no effect
+  client::Tls::Begun begun_;   // of the attempt
+  std::unique_ptr<client::TlsChannel> channel_;  // of remote_; null: it is not encrypted
   bool dialling_ = false;
   bool local_reads_ = false;  // waits for bytes
   bool local_writes_ = false;

@@ -43,7 +43,10 @@ class Proxy::Shell {
         again_(loop_),
         announcing_(loop_),
         announcements_(client::boot_time()),
-        shared_{loop_, look_ups_, Bytes(kReadBytes, '\0'),
+        shared_{loop_,
+                look_ups_,
+                Bytes(kReadBytes, '\0'),
+                client::tls_of(settings_.credentials),
                 [this](const ProxiedConnection& one, const Failure* why) { ended(one, why); },
                 [this] { announce(); }} {}
 

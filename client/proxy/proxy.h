@@ -24,7 +24,8 @@ struct ProxySettings {
   /// Gets one line for people about a client that was closed and why, or an absence of the daemon.
   /// Called on the thread of the proxy; may be empty.
   std::function<void(const std::string& line)> say = {};
-  bool says_absences = true;  ///< false: the process has a client of its own that says them
+  Credentials credentials = {};  ///< ClientOptions::credentials
+  bool says_absences = true;     ///< false: the process has a client of its own that says them
 };
 
 /// What the proxy has done and does. Each number but `clients`, `waits` and `unanswered` only

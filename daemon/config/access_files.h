@@ -27,8 +27,8 @@ class AccessFiles {
  private:
   std::vector<std::string> paths() const;
 
-  const std::string folder_;
-  const std::string grants_;
+  std::string folder_;
+  std::string grants_;
   std::vector<std::string> jwks_;  // that the grants named when they were read last
 };
 

@@ -77,7 +77,9 @@ Result<std::shared_ptr<const AccessRules>> AccessRules::of(const AccessTexts& te
   if (!server) return server.error();
   const auto client = tls::Context::client(tls::KnownCas{*cas}, &*identity);
   if (!client) return client.error();
-  std::shared_ptr<AccessRules> made(new AccessRules(*server, *client));
+  const auto own_client = tls::Context::client(tls::CaHash{cas->front().key().hash()});
+  if (!own_client) return own_client.error();
+  std::shared_ptr<AccessRules> made(new AccessRules(*server, *client, *own_client));
   made->ends_ = own.ends();
   for (const tls::Certificate& ca : *cas) made->cas_.emplace(ca.key().hash(), ca.key());
   for (const IssuerEntry& entry : grants.issuers) {
@@ -107,7 +109,8 @@ Result<Principal> AccessRules::own(const tls::Token& token, tls::WallTime now) c
   if (ca == cas_.end()) return tls::bad_token("is of another cluster's CA");
   if (Result<void> good = tls::check(token, ca->second, now); !good) return good.error();
   if (grants_.revoked.contains(said->name)) return tls::bad_token("is revoked");
-  Principal found{printable(said->name, limits::kNameBytes), {}, said->ends};
+  const std::string name = printable(said->name, limits::kNameBytes);
+  Principal found{name, core::JobRoles(name), said->ends};
   for (const std::string& jobs : said->jobs) {
     const Result<core::JobPattern> pattern = core::JobPattern::of(jobs);
     if (!pattern) return tls::bad_token("has a pattern of jobs that cannot be read");

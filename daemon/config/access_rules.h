@@ -50,6 +50,8 @@ class AccessRules {
   const tls::Context& server() const { return server_; }
   /// For connections to other daemons of the fleet, which must be of the same CA.
   const tls::Context& to_daemons() const { return to_daemons_; }
+  /// For connections to this daemon itself, by whatever name: it must be of the same CA.
+  const tls::Context& to_own_daemon() const { return to_own_daemon_; }
   tls::WallTime certificate_ends() const { return ends_; }
 
   /// Checks a token. Fails with unauthenticated; the text says what to do.
@@ -65,8 +67,10 @@ class AccessRules {
     std::vector<tls::NamedKey> keys;
   };
 
-  AccessRules(tls::Context server, tls::Context to_daemons)
-      : server_(std::move(server)), to_daemons_(std::move(to_daemons)) {}
+  AccessRules(tls::Context server, tls::Context to_daemons, tls::Context to_own_daemon)
+      : server_(std::move(server)),
+        to_daemons_(std::move(to_daemons)),
+        to_own_daemon_(std::move(to_own_daemon)) {}
 
   Result<Principal> own(const tls::Token& token, tls::WallTime now) const;
   Result<Principal> of_issuer(const Issuer& issuer, const tls::Token& token,
@@ -74,6 +78,7 @@ class AccessRules {
 
   tls::Context server_;
   tls::Context to_daemons_;
+  tls::Context to_own_daemon_;
   tls::WallTime ends_;
   std::map<std::string, tls::Key> cas_;  // by their hash
   std::vector<Issuer> issuers_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/config/authenticator.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "protocol/format.h"
@@ -46,18 +47,20 @@ Result<Principal> Authenticator::principal(std::string_view token,
   return found;
 }
 
-Result<core::Caller> Authenticator::caller(const Hello& hello,
+Result<core::Caller> Authenticator::caller(std::string_view credential, const std::string& job,
                                            const std::optional<tls::Certificate>& shown) const {
-  Result<Principal> found = principal(hello.credential, shown);
+  Result<Principal> found = principal(credential, shown);
   if (!found) return found.error();
-  const core::Role role = found->roles.in(hello.job);
+  const core::Role role = found->roles.in(job);
   if (role == core::Role::none) {
     return failure(Code::permission_denied,
                    "\"{}\" may do nothing in job \"{}\"; use a job of its token or grants, or ask "
                    "for a further one",
-                   found->name, printable(hello.job, limits::kNameBytes));
+                   found->name, printable(job, limits::kNameBytes));
   }
-  return core::Caller{std::move(found->name), core::access_of(role)};
+  // An expired token is good for a while (kClockSkew), and must be asked for again all the more.
+  const Duration left = std::max<Duration>(found->ends - now_(), std::chrono::milliseconds(1));
+  return core::Caller{std::move(found->name), core::access_of(role), left};
 }
 
 }  // namespace c10dd::daemon

@@ -13,7 +13,6 @@
 
 #include "daemon/config/access_rules.h"
 #include "daemon/core/effects.h"
-#include "protocol/session_ops.h"
 
 namespace c10dd::daemon {
 
@@ -35,9 +34,9 @@ class Authenticator {
   Result<Principal> principal(std::string_view token,
                               const std::optional<tls::Certificate>& shown) const;
 
-  /// Returns who has sent a hello, and what he may do in its job. Fails also with
+  /// Returns who sends a credential, and what he may do in a job. Fails also with
   /// permission_denied, in the same words whether there is such a job or not.
-  Result<core::Caller> caller(const Hello& hello,
+  Result<core::Caller> caller(std::string_view credential, const std::string& job,
                               const std::optional<tls::Certificate>& shown) const;
 
  private:

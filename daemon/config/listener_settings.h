@@ -31,7 +31,9 @@ struct PortRange {
   std::uint16_t high = 0;
 };
 
-/// Returns the settings of the listener that the options describe.
+/// Returns the settings of the listeners that the options describe. There is a listener for metrics
+/// if Options::listen_metrics is not empty.
 ListenerSettings main_listener(const Options& options);
+ListenerSettings metrics_listener(const Options& options);
 
 }  // namespace c10dd::daemon

@@ -38,11 +38,28 @@ constexpr Option kTable[] = {
     {"listen", "HOST:PORT", Form::text, "address to serve on; port 0 takes any free port",
      set_listen, [](const Options& o) { return o.listen; }},
     {"allow_insecure_listen", "", Form::boolean,
-     "DANGER: allow an address that other machines can reach. There is\n"
-     "no authentication and no TLS yet: whoever can connect to the port\n"
-     "can read and change every job",
+     "DANGER: allow an address that other machines can reach without --tls:\n"
+     "whoever can connect to the port can read and change every job. With\n"
+     "--tls, serve both encrypted and plain clients, to move a cluster over",
      [](Options& o, Text text) { return set_flag(o.allow_insecure_listen, text); },
      [](const Options& o) { return flag_text(o.allow_insecure_listen); }},
+    {"tls", "DIR", Form::text,
+     "ask every client for TLS and a token: folder with tls.crt, tls.key\n"
+     "and ca.crt, made by c10ddctl ca init or cert-manager. The files are\n"
+     "read again when they change",
+     [](Options& o, Text text) { return set_path(o.tls, text); },
+     [](const Options& o) { return o.tls; }},
+    {"grants", "FILE", Form::text,
+     "with --tls, TOML file that says which tokens of other issuers and\n"
+     "which client certificates may do what in which jobs, and which names\n"
+     "of own tokens are revoked",
+     [](Options& o, Text text) { return set_path(o.grants, text); },
+     [](const Options& o) { return o.grants; }},
+    {"listen_metrics", "HOST:PORT", Form::text,
+     "a second address, which serves only /livez, /readyz and /metrics,\n"
+     "without TLS and to everybody: kubelets and most Prometheus servers\n"
+     "have no token",
+     set_listen_metrics, [](const Options& o) { return o.listen_metrics; }},
     {"protocols", "LIST", Form::text, kProtocolsHelp, set_protocols, protocols_text},
     {"tcpstore_job", "JOB", Form::text,
      "job name for clients of PyTorch's TCPStore, which cannot send one", set_tcpstore_job,
@@ -99,10 +116,7 @@ constexpr Option kTable[] = {
      "with a shared engine, a file in which the daemon records how new the\n"
      "state is: it refuses to start on an older state or on a different\n"
      "one. Each daemon needs its own file",
-     [](Options& o, Text text) {
-       o.mark = text;
-       return Result<void>();
-     },
+     [](Options& o, Text text) { return set_path(o.mark, text); },
      [](const Options& o) { return o.mark; }},
     {"shards", "N", Form::number,
      "number of event loops over which jobs are spread, each with its own\n"

@@ -120,7 +120,8 @@ std::optional<std::string> home() {
 
 }  // namespace
 
-Result<void> set_listen(Options& options, const std::string& text) {
+/// Reads the host and the port of an address to listen on.
+Result<std::pair<std::string, std::uint16_t>> listen_parts(const std::string& text) {
   const std::string example = "use HOST:PORT, for example 127.0.0.1:29500 or [::1]:29500";
   const Result<AddressParts> parts = split_address(text);
   if (!parts) return refused(text, "is not an address: " + parts.error().detail + "; " + example);
@@ -136,9 +137,23 @@ Result<void> set_listen(Options& options, const std::string& text) {
                                 "for any free port",
                                 *parts->port));
   }
+  return std::pair(host, *port);
+}
+
+Result<void> set_listen(Options& options, const std::string& text) {
+  Result<std::pair<std::string, std::uint16_t>> parts = listen_parts(text);
+  if (!parts) return parts.error();
   options.listen = text;
-  options.listen_host = host;
-  options.listen_port = *port;
+  std::tie(options.listen_host, options.listen_port) = std::move(*parts);
+  return {};
+}
+
+Result<void> set_listen_metrics(Options& options, const std::string& text) {
+  options.listen_metrics = text;
+  if (text.empty()) return {};
+  Result<std::pair<std::string, std::uint16_t>> parts = listen_parts(text);
+  if (!parts) return parts.error();
+  std::tie(options.metrics_host, options.metrics_port) = std::move(*parts);
   return {};
 }
 
@@ -269,6 +284,11 @@ Result<void> set_advertise(Options& options, const std::string& text) {
 
 std::vector<std::string> advertised(const Options& options) { return names_of(options.advertise); }
 
+Result<void> set_path(std::string& value, const std::string& text) {
+  value = text;
+  return {};
+}
+
 Result<void> set_http_hosts(Options& options, const std::string& text) {
   for (const std::string& name : names_of(text)) {
     if (is_name(name) || is_ipv6(name)) continue;
@@ -337,6 +357,14 @@ Result<void> set_endpoint_ports(Options& options, const std::string& text) {
 std::string endpoint_ports_text(const Options& options) {
   const auto& ports = options.endpoint_ports;
   return ports ? format("{}-{}", ports->low, ports->high) : "";
+}
+
+ListenerSettings metrics_listener(const Options& options) {
+  ListenerSettings settings;
+  settings.host = options.metrics_host;
+  settings.port = options.metrics_port;
+  settings.protocols = ProtocolSet{Protocol::http};
+  return settings;
 }
 
 ListenerSettings main_listener(const Options& options) {

@@ -14,8 +14,11 @@ namespace c10dd::daemon {
 
 /// Sets listen, listen_host and listen_port.
 Result<void> set_listen(Options& options, const std::string& text);
+/// Sets listen_metrics, metrics_host and metrics_port.
+Result<void> set_listen_metrics(Options& options, const std::string& text);
 Result<void> set_flag(bool& value, const std::string& text);
 std::string flag_text(bool value);
+Result<void> set_path(std::string& value, const std::string& text);
 Result<void> set_engine(Options& options, const std::string& text);
 Result<void> set_durability(Options& options, const std::string& text);
 Result<void> set_log_level(Options& options, const std::string& text);

@@ -206,16 +206,39 @@ void warn_of_misspelt_variables() {
   }
 }
 
+std::size_t index_of(std::string_view name) {
+  return static_cast<std::size_t>(std::ranges::find(kOptions, name, &Option::name) -
+                                  std::begin(kOptions));
+}
+
+/// Refuses an address that anybody can reach who is asked nothing. Called after all layers were
+/// read, because a later layer may set the options that this depends on.
+Result<void> check_access(const Layers& layers) {
+  const Options& options = layers.options;
+  if (!options.grants.empty() && options.tls.empty()) {
+    return failure(Code::invalid_argument,
+                   "{} needs {}: without it this daemon asks nobody who he is",
+                   layers.source[index_of("grants")], flag_of("tls"));
+  }
+  const bool asks = !options.tls.empty() || options.allow_insecure_listen;
+  if (asks || is_loopback(options.listen_host)) return {};
+  return failure(Code::invalid_argument,
+                 "{}: {} can be reached from other machines, and without {} whoever can connect to "
+                 "the port can read and change every job; run c10ddctl ca init and add {} DIR, "
+                 "listen on 127.0.0.1, or accept the risk with {}",
+                 layers.source[0], options.listen_host, flag_of("tls"), flag_of("tls"),
+                 flag_of("allow_insecure_listen"));
+}
+
 /// The other daemons of a fleet send clients here, and pass requests over HTTP on.
 Result<void> check_spoken(const Layers& layers) {
   const ProtocolSet& spoken = layers.options.protocols;
   if (spoken.has(Protocol::native) && spoken.has(Protocol::http)) return {};
-  const std::size_t at = static_cast<std::size_t>(
-      std::ranges::find(kOptions, "protocols", &Option::name) - std::begin(kOptions));
   return failure(Code::invalid_argument,
                  "{} must include native and http with the engine {}, because other daemons "
                  "redirect clients and forward requests to this one",
-                 layers.source[at], store::without_password(layers.options.engine));
+                 layers.source[index_of("protocols")],
+                 store::without_password(layers.options.engine));
 }
 
 /// Refuses options that have no effect on an engine that daemons do not share.
@@ -255,14 +278,7 @@ Result<void> apply_all(Layers& layers, const CommandLine& line) {
     if (!engine) return failure(Code::invalid_argument, "--engine: " + engine.error().detail);
     done = set_engine(options, *engine);
   }
-  // Checked after all layers were read, because a later layer may set allow_insecure_listen.
-  if (done && !options.allow_insecure_listen && !is_loopback(options.listen_host)) {
-    return failure(Code::invalid_argument,
-                   "{}: {} can be reached from other machines, and there is no authentication and "
-                   "no TLS yet: whoever can connect to the port can read and change every job; "
-                   "listen on 127.0.0.1, or accept the risk with {}",
-                   layers.source[0], options.listen_host, flag_of("allow_insecure_listen"));
-  }
+  if (done) done = check_access(layers);
   return done ? check_shared(layers) : done;
 }
 
@@ -272,9 +288,11 @@ void print(const Options& options) {
   for (const Option& option : kOptions) {
     std::cout << "\n# ";
     for (const char c : option.sentence) std::cout << (c == '\n' ? "\n# " : std::string(1, c));
+    std::string value = option.get(options);
+    if (value.starts_with("redis")) value = store::without_password(value);
     std::cout << "\n# " << flag_of(option.name) << ", " << variable_of(option.name) << ", "
               << default_text(option, defaults) << "\n"
-              << option.name << " = " << toml_of(option, option.get(options)) << "\n";
+              << option.name << " = " << toml_of(option, value) << "\n";
   }
 }
 

@@ -19,8 +19,11 @@
 namespace c10dd::daemon {
 
 struct Options {
-  std::string listen = "127.0.0.1:29500";      ///< host:port; port 0: any free port
-  bool allow_insecure_listen = false;          ///< allows a `listen` other than loopback
+  std::string listen = "127.0.0.1:29500";  ///< host:port; port 0: any free port
+  bool allow_insecure_listen = false;      ///< allows a `listen` other than loopback
+  std::string listen_metrics;  ///< host:port for /livez, /readyz and /metrics only; empty: none
+  std::string tls;     ///< folder of tls.crt, tls.key and ca.crt; empty: no TLS, nobody is asked
+  std::string grants;  ///< file of grants; empty: only tokens of the CA of `tls` are good
   ProtocolSet protocols = ProtocolSet::all();  ///< served on this address
   std::string tcpstore_job = "torch";          ///< the job of TCPStore connections
   std::string tcpstore_from;  ///< ranges of addresses that may use TCPStore; loopback always may
@@ -63,6 +66,8 @@ struct Options {
   // Parts of `listen`, filled in by parse_options().
   std::string listen_host;  ///< without brackets
   std::uint16_t listen_port = 0;
+  std::string metrics_host;  ///< of listen_metrics
+  std::uint16_t metrics_port = 0;
   AddressRanges tcpstore_ranges;  ///< of tcpstore_from
 };
 

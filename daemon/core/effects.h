@@ -21,13 +21,12 @@ namespace c10dd::core {
 struct Caller {
   std::string principal = {};
   Access access = Access::admin;  ///< the highest of the operations that he may send
+  Duration valid_for{0};          ///< until his credential expires; 0: he needs none
 };
 
 /// The sender of a request. The shell has already checked that the sender has access.
 struct Origin {
   SessionId session;
-  std::string principal;
-  Access role = Access::admin;
   std::uint64_t connection = 0;  ///< connection id; one heartbeat counts for all sessions on it
   bool fleeting = false;         ///< Hello::fleeting: a client of TCPStore, or a RunClaim
 };

@@ -51,6 +51,7 @@ struct Connection {
   const SessionContext& context;
   Operations& operations;
   const HttpPatience patience;
+  const bool metrics_only;
   asio::steady_timer timer;
   std::string unread;  ///< received, not yet parsed
   BudgetShare share{context.budget};
@@ -129,9 +130,9 @@ asio::awaitable<void> client_gone(Connection& connection) {
 /// Passes a request on to another daemon. Stops, and returns nothing, when the client has gone.
 asio::awaitable<std::optional<HttpReply>> pass_on(Connection& connection,
                                                   const HttpRequest& request, const Peer& to,
-                                                  bool local) {
+                                                  bool trusted) {
   auto first =
-      co_await (connection.operations.forward(request, to, local) || client_gone(connection));
+      co_await (connection.operations.forward(request, to, trusted) || client_gone(connection));
   if (first.index() == 1) co_return std::nullopt;
   co_return std::get<0>(std::move(first));
 }
@@ -143,14 +144,15 @@ asio::awaitable<std::optional<HttpReply>> make_reply(Connection& connection,
   Operations& operations = connection.operations;
   const bool of_fleet = !request.secret.empty() && operations.is_fleet_secret(request.secret);
   RequestSource source{.local = connection.stream.is_local() || of_fleet,
-                       .host_known = of_fleet || !request.has_host ||
+                       .metrics_only = connection.metrics_only,
+                       .host_known = of_fleet || connection.metrics_only || !request.has_host ||
                                      replies_to(connection.context.options, request.host)};
   // The daemon that has passed a request on has asked already.
-  if (connection.context.roles_of && !of_fleet) {
+  if (connection.context.roles_of && !of_fleet && !connection.metrics_only) {
     source.roles = connection.context.roles_of(request.token, connection.stream);
   }
   const Forward forward = [&](const Peer& to) {
-    return pass_on(connection, request, to, source.local);
+    return pass_on(connection, request, to, source.local || source.roles.has_value());
   };
   co_return co_await reply_to(operations, request, source, forward);
 }
@@ -180,7 +182,7 @@ asio::awaitable<std::string_view> converse(Connection& connection) {
 }
 
 asio::awaitable<void> serve_http(std::shared_ptr<Stream> stream, const SessionContext& context,
-                                 Operations& operations, HttpPatience patience) {
+                                 Operations& operations, HttpPatience patience, bool metrics_only) {
   context.metrics.connection_opened(Protocol::http);
   std::string_view reason = "internal";
   const auto reach = std::make_shared<Reach>(*stream);
@@ -189,6 +191,7 @@ asio::awaitable<void> serve_http(std::shared_ptr<Stream> stream, const SessionCo
                           context,
                           operations,
                           patience,
+                          metrics_only,
                           asio::steady_timer(stream->executor()),
                           stream->take_head()};
     connection.share.belong_to(reach);
@@ -213,20 +216,30 @@ std::string http_refusal(const Failure& reason) {
   return encode(http_error(status, reason.code, reason.detail), false, false);
 }
 
-}  // namespace
-
-WireProtocol http_protocol(const SessionContext& context, Operations& operations,
-                           const HttpPatience& patience) {
+WireProtocol entry_of(const SessionContext& context, Operations& operations,
+                      const HttpPatience& patience, bool metrics_only) {
   WireProtocol entry;
   entry.protocol = Protocol::http;
   entry.recognise = recognise_http;
-  entry.serve = [&context, &operations, patience](std::shared_ptr<Stream> stream) {
+  entry.serve = [&context, &operations, patience, metrics_only](std::shared_ptr<Stream> stream) {
     const asio::any_io_executor loop = stream->executor();
-    asio::co_spawn(loop, serve_http(std::move(stream), context, operations, patience),
+    asio::co_spawn(loop, serve_http(std::move(stream), context, operations, patience, metrics_only),
                    asio::detached);
   };
   entry.refusal = http_refusal;
   return entry;
+}
+
+}  // namespace
+
+WireProtocol http_protocol(const SessionContext& context, Operations& operations,
+                           const HttpPatience& patience) {
+  return entry_of(context, operations, patience, false);
+}
+
+WireProtocol metrics_protocol(const SessionContext& context, Operations& operations,
+                              const HttpPatience& patience) {
+  return entry_of(context, operations, patience, true);
 }
 
 }  // namespace c10dd::daemon

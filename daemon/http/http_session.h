@@ -25,4 +25,8 @@ struct HttpPatience {
 WireProtocol http_protocol(const SessionContext& context, Operations& operations,
                            const HttpPatience& patience = {});
 
+/// Returns the same with the routes for metrics and health only, which ask nobody who he is.
+WireProtocol metrics_protocol(const SessionContext& context, Operations& operations,
+                              const HttpPatience& patience = {});
+
 }  // namespace c10dd::daemon

@@ -20,6 +20,7 @@ namespace c10dd::daemon {
 struct Peer {
   std::vector<std::string> addresses;
   std::string secret;  ///< see kHttpSecret
+  bool tls = false;    ///< its addresses speak TLS
 };
 
 /// Which daemons serve the runs of a job.
@@ -67,9 +68,9 @@ class Operations {
   virtual boost::asio::awaitable<Result<JobPlaces>> places_of(const std::string& job) = 0;
 
   /// Passes a request on to another daemon, and returns its reply, or a reply that says why there
-  /// is none. `local` says that the client is on this machine.
+  /// is none. `trusted`: the client was asked who it is, or is on this machine.
   virtual boost::asio::awaitable<HttpReply> forward(const HttpRequest& request, const Peer& to,
-                                                    bool local) = 0;
+                                                    bool trusted) = 0;
 
   /// Returns whether this is the secret of this daemon, which only its fleet knows.
   virtual bool is_fleet_secret(std::string_view secret) const = 0;

@@ -21,7 +21,8 @@ struct RequestSource {
   /// The client is on this machine, or was on that of a daemon of the fleet that has passed the
   /// request on.
   bool local = false;
-  bool host_known = true;  ///< the request's Host is one that replies_to() allows
+  bool metrics_only = false;  ///< it has come to the address of --listen-metrics
+  bool host_known = true;     ///< the request's Host is one that replies_to() allows
   /// Set if this daemon asks who its clients are: what this one may do, or why that is not known.
   std::optional<Result<core::JobRoles>> roles = {};
 };
@@ -54,6 +55,7 @@ struct Route {
   /// a job in all jobs, or in any if `in_any`. Such a daemon does not look at `who`.
   core::Role role = core::Role::none;
   bool in_any = false;
+  bool for_metrics = false;  ///< served at the address of --listen-metrics, too
   FleetReply fleet = FleetReply::here;
   /// Fails if the request can be refused before another daemon is asked; may be null.
   Result<void> (*check)(const HttpRequest&) = nullptr;

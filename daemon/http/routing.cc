@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/http/route_table.h"
+#include "daemon/shard/log_line.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/percent.h"
@@ -120,6 +121,11 @@ std::optional<HttpReply> refusal_of(const HttpRequest& request, const RequestSou
                              "127.0.0.1, or allow the name with --http-hosts",
                              printable(request.host, 128)));
   }
+  if (source.metrics_only && (route == nullptr || !route->for_metrics)) {
+    return http_error(404, Code::not_found,
+                      "this address serves only /livez, /readyz and /metrics; use the address of "
+                      "--listen for other routes");
+  }
   if (route == nullptr) {
     return http_error(
         404, Code::not_found,
@@ -164,7 +170,13 @@ asio::awaitable<std::optional<HttpReply>> reply_to(Operations& operations,
     if (others.reply) co_return std::move(others.reply);
     call.elsewhere = std::move(others.elsewhere);
   }
-  co_return co_await route->reply(call);
+  HttpReply reply = co_await route->reply(call);
+  if (call.roles != nullptr && route->role == core::Role::admin) {
+    log_info("event=acted principal={} method={} path={} status={}",
+             Sentence{call.roles->principal()}, request.method,
+             printable(std::string(path_of(request.target)), 256), reply.status);
+  }
+  co_return reply;
 }
 
 std::string origin_of(const HttpRequest& request) {

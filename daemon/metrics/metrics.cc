@@ -143,6 +143,9 @@ class Metrics::Impl {
   Gauge& lease_held = *Family<Gauge>(registry, metric::kLeaseHeld).with({});
   Gauge& lease_left = *Family<Gauge>(registry, metric::kLeaseLeft).with({});
   Family<Counter> forwards{registry, metric::kForwards};
+  Family<Counter> authentications{registry, metric::kAuthentications};
+  Family<Counter> access_reloads{registry, metric::kAccessReloads};
+  Family<Gauge> certificate_ends{registry, metric::kCertificateEnds};
   Family<Gauge> silence{registry, metric::kDaemonSilence};
   std::mutex silence_mutex;
   std::map<std::string, Gauge*> silences;  // by the daemon's address
@@ -291,6 +294,15 @@ void Metrics::silences(const std::map<std::string, Duration>& daemons) {
   }
 }
 
+void Metrics::authenticated(std::optional<Code> outcome) {
+  impl_->authentications.with({outcome ? name_of(*outcome) : "tls"})->Increment();
+}
+void Metrics::access_reloaded(bool taken) {
+  impl_->access_reloads.with({taken ? "ok" : "refused"})->Increment();
+}
+void Metrics::certificate_ends(std::int64_t at) {
+  impl_->certificate_ends.with({})->Set(static_cast<double>(at));
+}
 void Metrics::forwarded(std::string_view result) { impl_->forwards.with({result})->Increment(); }
 
 void Metrics::job_loaded(const std::string& train_job) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -96,6 +97,11 @@ class Metrics {
   void silences(const std::map<std::string, Duration>& daemons);
   /// result: see kForwardResults.
   void forwarded(std::string_view result);
+  /// A client has said who it is, and was taken (ok) or refused; no value: TLS has failed.
+  void authenticated(std::optional<Code> outcome);
+  void access_reloaded(bool taken);
+  /// `at`: Unix time in seconds.
+  void certificate_ends(std::int64_t at);
 
   /// Returns all metrics in the text format 0.0.4 of Prometheus.
   std::string render() const;

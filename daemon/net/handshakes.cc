@@ -24,13 +24,13 @@ asio::awaitable<void> send(Stream& plain, tls::Channel& channel, ErrorCode& fail
   }
 }
 
-Failure cut() {
-  return failure(Code::unavailable, "the client closed the connection during the TLS handshake");
+Failure cut(std::string_view peer) {
+  return failure(Code::unavailable, "the {} closed the connection during the TLS handshake", peer);
 }
 
 /// Shakes hands until the channel is open. Returns why it is not.
 asio::awaitable<std::optional<Failure>> shake_hands(Stream& plain, tls::Channel& channel,
-                                                    const bool& late) {
+                                                    const bool& late, std::string_view peer) {
   std::array<char, 4096> buffer;
   channel.receive(plain.take_head());
   while (true) {
@@ -44,7 +44,7 @@ asio::awaitable<std::optional<Failure>> shake_hands(Stream& plain, tls::Channel&
     if (late) {
       co_return failure(Code::timed_out, "the client did not end the TLS handshake in time");
     }
-    if (failed) co_return cut();
+    if (failed) co_return cut(peer);
     channel.receive({buffer.data(), read});
   }
 }
@@ -61,7 +61,7 @@ asio::awaitable<void> serve(std::shared_ptr<Stream> plain, tls::Context context,
     *late = true;
     plain->cancel();
   });
-  std::optional<Failure> failed = co_await shake_hands(*plain, channel, *late);
+  std::optional<Failure> failed = co_await shake_hands(*plain, channel, *late, "client");
   timer.cancel();
   if (failed) {
     asio::post(back, [then = std::move(then), failed = std::move(*failed)]() mutable {
@@ -74,10 +74,19 @@ asio::awaitable<void> serve(std::shared_ptr<Stream> plain, tls::Context context,
   const bool moves = stream->move_to(back, [kept](std::shared_ptr<Stream> moved) {
     (*kept)({std::move(moved), {}});
   });
-  if (!moves) asio::post(back, [kept] { (*kept)({nullptr, cut()}); });
+  if (!moves) asio::post(back, [kept] { (*kept)({nullptr, cut("client")}); });
 }
 
 }  // namespace
+
+asio::awaitable<Result<std::shared_ptr<Stream>>> encrypt(std::shared_ptr<Stream> plain,
+                                                         tls::Context context, std::string host) {
+  tls::Channel channel(context, host);
+  const bool never_late = false;
+  const std::optional<Failure> failed = co_await shake_hands(*plain, channel, never_late, "daemon");
+  if (failed) co_return *failed;
+  co_return TlsStream::over(std::move(plain), std::move(channel));
+}
 
 struct Handshakes::Worker {
   Loop loop;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -65,5 +66,10 @@ class Handshakes {
   std::deque<Waiting> waiting_;
   const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  // outlives this object
 };
+
+/// Shakes hands as the client of `plain`, a connection to another daemon at `host`. The caller
+/// watches the time, and cancels `plain` if it is late. Fails with the reason.
+asio::awaitable<Result<std::shared_ptr<Stream>>> encrypt(std::shared_ptr<Stream> plain,
+                                                         tls::Context context, std::string host);
 
 }  // namespace c10dd::daemon

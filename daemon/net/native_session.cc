@@ -10,6 +10,7 @@
 
 #include "daemon/core/host/native_channels.h"
 #include "daemon/net/framed_session.h"
+#include "daemon/net/rechecks.h"
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
 
@@ -19,7 +20,9 @@ namespace {
 constexpr unsigned kSilentChecks = 4;  // a connection survives this many checks without a frame
 
 /// Serves one native connection: cuts frames for its channels, and sends their replies.
-class NativeSession final : public core::NativeConnection, public FramedSession {
+class NativeSession final : public core::NativeConnection,
+                            public FramedSession,
+                            public Recheckable {
  public:
   NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
       : FramedSession(Protocol::native, std::move(stream), context, shard),
@@ -55,7 +58,10 @@ class NativeSession final : public core::NativeConnection, public FramedSession 
   void refuse_bytes(const native::RequestHeader& header, const Failure& reason) override;
   void taken(const OpInfo& op) override { shard().tally().request(Protocol::native, op); }
   std::string client() const override { return client_; }
-  Result<core::Caller> authenticate(const Hello& hello) override;
+  Result<core::Caller> authenticate(const std::string& credential, const std::string& job) override;
+  void recheck() override {
+    if (!ended()) channels_.recheck();
+  }
   void unknown_op() override {
     context().metrics.protocol_error(Protocol::native, Code::unknown_op);
   }
@@ -80,10 +86,15 @@ void NativeSession::start() {
   begin(std::move(in));
 }
 
-Result<core::Caller> NativeSession::authenticate(const Hello& hello) {
+Result<core::Caller> NativeSession::authenticate(const std::string& credential,
+                                                 const std::string& job) {
   if (!context().caller_of) return core::Caller{};
-  Result<core::Caller> caller = context().caller_of(hello, stream());
+  Result<core::Caller> caller = context().caller_of(credential, job, stream());
   if (!caller) log_refusal(caller.error());
+  if (caller && caller->valid_for > Duration::zero()) {
+    context().rechecks->at(shared_self(), stream().executor(),
+                           std::chrono::steady_clock::now() + caller->valid_for);
+  }
   return caller;
 }
 

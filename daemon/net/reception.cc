@@ -48,6 +48,7 @@ struct Reception::Rules {
   bool wants_more(std::string_view head, bool admitted) const;
   asio::awaitable<void> refuse(std::shared_ptr<Stream> stream, const WireProtocol* encoding,
                                Failure reason) const;
+  asio::awaitable<void> refuse_tls(std::shared_ptr<Stream> stream) const;
 
   const SessionContext& context;
   const Protocols protocols;
@@ -137,10 +138,26 @@ asio::awaitable<void> Reception::Rules::recognise(std::shared_ptr<const Rules> s
     stream->put_head(std::move(head));
     found->serve(std::move(stream));
   } else {
+    if (head.front() == kTlsRecord) co_return co_await refuse_tls(std::move(stream));
     Failure reason = unknown_protocol(found, static_cast<unsigned char>(head.front()), enabled);
     const WireProtocol* const encoding = protocols.for_strangers(enabled);
     co_await refuse(std::move(stream), encoding, std::move(reason));
   }
+}
+
+/// Tells a client that this daemon does not speak TLS, as TLS does (RFC 8446, 6): by the fatal
+/// alert protocol_version.
+asio::awaitable<void> Reception::Rules::refuse_tls(std::shared_ptr<Stream> stream) const {
+  constexpr std::string_view kAlert("\x15\x03\x01\x00\x02\x02\x46", 7);
+  const Failure reason =
+      failure(Code::unsupported,
+              "the client speaks TLS, but this daemon runs without --tls; give it --tls");
+  context.metrics.protocol_error(Protocol::unknown, reason.code);
+  context.metrics.connection_closed(Protocol::unknown, "refused");
+  log_refused("", stream->peer(), reason);
+  ErrorCode failed;
+  co_await stream->write_all(asio::buffer(kAlert), failed);
+  co_await stream->finish();
 }
 
 /// Sends the reason in `encoding`, unless `encoding` is null. Then closes the connection.

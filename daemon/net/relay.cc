@@ -8,7 +8,6 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <utility>
 
 #include "daemon/metrics/metrics.h"
@@ -53,7 +52,7 @@ void log_not_taken(const std::string& owner, const std::string& client, const Fa
 }
 
 /// Reads the reply of an owner to the frame.
-asio::awaitable<Result<void>> read_reply(tcp::socket& socket) {
+asio::awaitable<Result<void>> read_reply(Stream& stream) {
   std::string in;
   std::array<char, 512> buffer;
   while (true) {
@@ -61,8 +60,7 @@ asio::awaitable<Result<void>> read_reply(tcp::socket& socket) {
     if (!reply) co_return reply.error();
     if (reply->has_value()) co_return (*reply)->taken;
     ErrorCode failed;
-    const std::size_t n = co_await socket.async_read_some(
-        asio::buffer(buffer), asio::redirect_error(asio::use_awaitable, failed));
+    const std::size_t n = co_await stream.read_next(asio::buffer(buffer), failed);
     if (failed) co_return core::unavailable("no reply: " + failed.message());
     in.append(buffer.data(), n);
   }
@@ -88,8 +86,10 @@ asio::awaitable<void> Relay::connect_to_any(
     std::vector<std::string> addresses, native::RelayFrame frame,
     std::function<void(Result<std::shared_ptr<Stream>>)> then) {
   for (const std::string& address : addresses) {
-    frame.key = of_.directory.fleet()->relay_key_at(address);
-    const Result<std::shared_ptr<Stream>> link = co_await connect_to(address, frame);
+    const store::DaemonFacts* const owner = of_.directory.fleet()->daemon_at(address);
+    frame.key = owner ? owner->relay_key : native::RelayKey();
+    const Result<std::shared_ptr<Stream>> link =
+        co_await connect_to(address, owner && owner->tls, frame);
     if (link || link.error().code == Code::quota_exceeded) co_return then(link);
     log_not_taken(address, frame.peer, link.error());
   }
@@ -97,7 +97,7 @@ asio::awaitable<void> Relay::connect_to_any(
 }
 
 asio::awaitable<Result<std::shared_ptr<Stream>>> Relay::connect_to(
-    const std::string& address, const native::RelayFrame& frame) {
+    const std::string& address, bool tls, const native::RelayFrame& frame) {
   if (!frame.key.is_set()) {
     co_return core::unavailable(
         "the owner has left the fleet, or its version does not support relays");
@@ -105,16 +105,21 @@ asio::awaitable<Result<std::shared_ptr<Stream>>> Relay::connect_to(
   const auto parts = split_address(address);
   if (!parts || !parts->port)
     co_return core::unavailable("the owner does not advertise a host and port");
+  if (tls && !of_.context.encrypt) {
+    co_return core::unavailable("the owner asks for TLS; start this daemon with --tls, too");
+  }
   Result<Ticket> ticket = of_.admission.enter_link();
   if (!ticket) co_return ticket.error();
   const auto socket = std::make_shared<tcp::socket>(of_.loop);
   const auto resolver = std::make_shared<tcp::resolver>(of_.loop);
+  const auto now_open = std::make_shared<std::weak_ptr<Stream>>();
   asio::steady_timer deadline(of_.loop, of_.patience);
-  deadline.async_wait([socket, resolver](const ErrorCode& cancelled) {
+  deadline.async_wait([socket, resolver, now_open](const ErrorCode& cancelled) {
     if (cancelled) return;
     ErrorCode ignored;
     resolver->cancel();
     socket->close(ignored);
+    if (const auto open = now_open->lock()) open->cancel();
   });
   ErrorCode failed;
   const std::string host(parts->host);
@@ -125,13 +130,21 @@ asio::awaitable<Result<std::shared_ptr<Stream>>> Relay::connect_to(
   co_await asio::async_connect(*socket, found, asio::redirect_error(asio::use_awaitable, failed));
   if (failed) co_return core::unavailable("cannot connect: " + failed.message());
   configure(*socket);
+  std::shared_ptr<Stream> stream =
+      std::make_shared<PlainStream>(std::move(*socket), std::move(*ticket));
+  *now_open = stream;
+  if (tls) {
+    const auto encrypted = co_await of_.context.encrypt(stream, host);
+    if (!encrypted) co_return core::unavailable(encrypted.error().detail);
+    stream = *encrypted;
+    *now_open = stream;
+  }
   const Bytes bytes = native::encode_relay(frame);
-  co_await asio::async_write(*socket, asio::buffer(bytes),
-                             asio::redirect_error(asio::use_awaitable, failed));
-  const Result<void> taken = co_await read_reply(*socket);
+  co_await stream->write_all(asio::buffer(bytes), failed);
+  const Result<void> taken = co_await read_reply(*stream);
   if (!taken) co_return taken.error();
   deadline.cancel();
-  co_return std::make_shared<PlainStream>(std::move(*socket), std::move(*ticket));
+  co_return stream;
 }
 
 // ---- the owner ---------------------------------------------------------------------------------

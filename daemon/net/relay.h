@@ -59,7 +59,7 @@ class Relay {
  private:
   asio::awaitable<void> connect_to_any(std::vector<std::string> addresses, native::RelayFrame frame,
                                        std::function<void(Result<std::shared_ptr<Stream>>)> then);
-  asio::awaitable<Result<std::shared_ptr<Stream>>> connect_to(const std::string& address,
+  asio::awaitable<Result<std::shared_ptr<Stream>>> connect_to(const std::string& address, bool tls,
                                                               const native::RelayFrame& frame);
   Result<std::shared_ptr<TcpStoreListener>> admit(Stream& stream, const native::RelayFrame& frame);
   std::shared_ptr<TcpStoreListener> listener_of(const native::RelayFrame& frame);

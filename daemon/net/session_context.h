@@ -4,8 +4,10 @@
 #pragma once
 
 #include <atomic>
+#include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "daemon/config/options.h"
@@ -16,7 +18,10 @@
 
 namespace c10dd::daemon {
 
+namespace asio = boost::asio;
+
 class Admission;
+class Rechecks;
 class Relay;
 class Metrics;
 class Shard;
@@ -34,18 +39,27 @@ struct SessionContext {
   /// Called on the loop that accepts connections.
   std::function<Result<Shard*>(const std::string& job, const std::string& run)> shard_of;
   Duration hello_deadline = limits::kHelloDeadline;  ///< time limit for a client's first request
-  /// Says who has sent a hello on a stream: core::NativeConnection::authenticate(). `caller_of` is
-  /// null if everybody may do everything.
-  /// Thread-safe.
-  std::function<Result<core::Caller>(const Hello&, const Stream&)> caller_of = {};
+  /// Says who has sent a credential on a stream: core::NativeConnection::authenticate().
+  /// `caller_of` is null if everybody may do everything. Thread-safe.
+  std::function<Result<core::Caller>(const std::string& credential, const std::string& job,
+                                     const Stream&)>
+      caller_of = {};
+  /// Notes when a connection must ask caller_of again. Null if `caller_of` is.
+  Rechecks* rechecks = nullptr;
   /// Says what somebody may do who sends a token over HTTP, or none, on a stream; see
-  /// RequestSource::roles. `roles_of` is null if everybody may do everything.
+  /// RequestSource::roles. `roles_of` is null if nobody is asked.
   /// Called on the loop that accepts connections.
-  std::function<Result<core::JobRoles>(std::string_view token, const Stream&)> roles_of = {};
+  std::function<std::optional<Result<core::JobRoles>>(std::string_view token, const Stream&)>
+      roles_of = {};
   /// Takes a connection that begins with TLS. Calls `then` with a stream that decrypts it, or not
   /// at all. `decrypt` is null without --tls. Called on the loop that accepts connections.
   std::function<void(std::shared_ptr<Stream>, std::function<void(std::shared_ptr<Stream>)> then)>
       decrypt = {};
+  /// Encrypts a connection that this daemon has opened to another one, at `host`. `encrypt` is null
+  /// without --tls. Called on the stream's loop.
+  std::function<asio::awaitable<Result<std::shared_ptr<Stream>>>(std::shared_ptr<Stream>,
+                                                                 std::string host)>
+      encrypt = {};
   bool serves_plain = true;  ///< also what is not encrypted, other than TCPStore
   /// Passes connections on to other daemons; null if there are none.
   /// Called on the loop that accepts connections.

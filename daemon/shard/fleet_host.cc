@@ -34,7 +34,7 @@ FleetHost::FleetHost(Loop& loop, const Options& options, std::vector<std::string
       look_interval_(look_interval),
       member_(loop, directory, *this,
               {store::this_process(), std::move(addresses), kVersion, options.lease, false,
-               random_key()}),
+               random_key(), !options.tls.empty()}),
       mark_(options.mark),
       timer_(loop),
       look_timer_(loop),

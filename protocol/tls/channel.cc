@@ -108,6 +108,10 @@ std::string certificate_text(long result, bool is_server, const std::string& hos
   }
 }
 
+constexpr std::string_view kPlainDaemon =
+    "the daemon does not speak TLS 1.2 or 1.3; start it with --tls, or use it without a token and "
+    "a CA";
+
 /// Says why a handshake or a record has failed, from the newest error of OpenSSL.
 std::string protocol_text(bool is_server) {
   const unsigned long error = ERR_peek_last_error();
@@ -116,10 +120,10 @@ std::string protocol_text(bool is_server) {
     case SSL_R_WRONG_VERSION_NUMBER:
     case SSL_R_HTTP_REQUEST:
     case SSL_R_UNKNOWN_PROTOCOL:
-      return peer + " does not speak TLS; use it without a token or CA";
+      return is_server ? "the client does not speak TLS" : std::string(kPlainDaemon);
     case SSL_R_UNSUPPORTED_PROTOCOL:
     case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION:
-      return peer + " does not speak TLS 1.2 or 1.3";
+      return is_server ? "the client does not speak TLS 1.2 or 1.3" : std::string(kPlainDaemon);
     case SSL_R_NO_SHARED_CIPHER:
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
       return peer + " shares no cipher with this end, which needs ECDHE and AEAD";
@@ -153,11 +157,16 @@ Channel::Channel(const Context& context, const std::string& host)
   }
   SSL_set_connect_state(ssl_.get());
   if (host.empty()) return;
-  const bool is_address =
-      X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), host.c_str()) == 1;
+  const std::unique_ptr<ASN1_OCTET_STRING, void (*)(ASN1_OCTET_STRING*)> address(
+      a2i_IPADDRESS(host.c_str()), ASN1_OCTET_STRING_free);
   ERR_clear_error();
-  if (!is_address) SSL_set_tlsext_host_name(ssl_.get(), host.c_str());
-  if (!is_address && context.checks_host()) SSL_set1_host(ssl_.get(), host.c_str());
+  if (!address) SSL_set_tlsext_host_name(ssl_.get(), host.c_str());
+  if (!context.checks_host()) return;
+  if (address) {
+    X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), host.c_str());
+  } else {
+    SSL_set1_host(ssl_.get(), host.c_str());
+  }
 }
 
 Channel::~Channel() = default;

@@ -86,13 +86,13 @@ std::vector<std::string> FleetView::others() const {
   return all;
 }
 
-native::RelayKey FleetView::relay_key_at(const std::string& address) const {
+const store::DaemonFacts* FleetView::daemon_at(const std::string& address) const {
   for (const auto& [process, other] : daemons_) {
     const store::DaemonFacts& facts = other.row.facts;
     const bool has = std::ranges::find(facts.addresses, address) != facts.addresses.end();
-    if (has && !is_silent(other)) return facts.relay_key;
+    if (has && !is_silent(other)) return &facts;
   }
-  return {};
+  return nullptr;
 }
 
 native::RelayKey FleetView::own_relay_key() const {

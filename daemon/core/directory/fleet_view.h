@@ -69,9 +69,10 @@ class FleetView {
   bool is_over(const Other& other, const store::DaemonFacts& self) const;
   std::uint64_t self() const { return self_; }
 
-  /// Returns the key of the daemon that clients reach at this address, or of this daemon. Returns a
-  /// key that is not set if there is none.
-  native::RelayKey relay_key_at(const std::string& address) const;
+  /// Returns the daemon that clients reach at this address, unless it is silent; null if there is
+  /// none.
+  const store::DaemonFacts* daemon_at(const std::string& address) const;
+  /// Returns the key of this daemon; one that is not set if it is not known yet.
   native::RelayKey own_relay_key() const;
   /// Returns true if another daemon of which heartbeats are heard has an address with the host of
   /// one of this daemon's.

@@ -68,8 +68,6 @@ void Attachments::attach(const JobRef& slot, const HelloRequest& request) {
   take_over(slot, request);
   Origin from;
   from.session = hello.session;
-  from.principal = request.caller.principal;
-  from.role = request.caller.access;
   from.connection = request.connection;
   from.fleeting = hello.fleeting;
   const AttachmentRef attachment =
@@ -81,6 +79,7 @@ void Attachments::attach(const JobRef& slot, const HelloRequest& request) {
   if (welcome.result) {
     auto& body = std::get<Welcome>(*welcome.result);
     body.daemon = context_.settings.version;
+    body.valid_for = request.caller.valid_for;
     if (context_.in_fleet() && !slot->is_volatile) {
       body.takeover_grace = limits::kTakeoverGrace;
       body.daemons = context_.fleet.addresses;

@@ -3,6 +3,8 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -51,11 +53,18 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
                           header.channel));
     return false;
   }
-  const Channel& channel = it->second;
+  Channel& channel = it->second;
   if (last_job_ != channel.job) last_job_ = channel.job;
   const bool spent = host_.charge(channel.job, frame.size);
-  if (op.access > channel.attachment->from.role) {
-    reply(header, failure(Code::permission_denied, "{} is not allowed for this session", op.name));
+  if (op.access > channel.shown.may) {
+    reply(header, failure(Code::permission_denied,
+                          "the token of this client does not allow {} in this job; ask for one "
+                          "with a higher role",
+                          op.name));
+    return spent;
+  }
+  if (const auto* const newer = std::get_if<Authenticate>(&*request)) {
+    authenticate(header, channel, *newer);
     return spent;
   }
   const bool by_reply = op.dedup == Dedup::reply;
@@ -105,22 +114,58 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                                  channels_.size() + 1, limits::kChannelsPerConnection));
   }
   // Before the job is looked up: whoever may do nothing in it makes none, and learns nothing.
-  Result<Caller> caller = connection_.authenticate(hello);
+  Result<Caller> caller = connection_.authenticate(hello.credential, hello.job);
   if (!caller) return reply(header, caller.error());
-  hello.credential.clear();
+  Credential shown = credential_of(std::exchange(hello.credential, {}), *caller);
   hello.fleeting = false;  // a native client resumes its sessions
   Channel& channel = channels_[header.channel];
   // A hello for the same session of the same job takes the session over.
   const bool same = channel.job && channel.session == hello.session &&
                     channel.job->name == hello.job && channel.job->run == hello.run;
   if (channel.job && !same) host_.detach(channel.job, channel.attachment);
-  channel = {hello.session, nullptr, nullptr};
+  channel = {hello.session, std::move(shown), nullptr, nullptr};
   const auto on_open = [this, self = connection_.shared_from_this(), number = header.channel](
                            const JobRef& job, const AttachmentRef& attachment) {
     opened_on(number, job, attachment);
   };
   host_.hello({connection_.shared_from_this(), header.channel, header.sequence, number_,
                std::move(hello), on_open, connection_.client(), std::move(*caller)});
+}
+
+NativeChannels::Credential NativeChannels::credential_of(std::string text, const Caller& caller) {
+  const bool asks = caller.valid_for > Duration::zero();
+  return {asks ? std::move(text) : std::string(), caller.access, caller.valid_for};
+}
+
+void NativeChannels::authenticate(const native::RequestHeader& header, Channel& channel,
+                                  const Authenticate& request) {
+  if (request.credential.size() > limits::kCredentialBytes) {
+    return reply(header, failure(Code::too_large,
+                                 "authenticate: the credential is too long: {} bytes, limit {}",
+                                 request.credential.size(), limits::kCredentialBytes));
+  }
+  const Result<Caller> caller = connection_.authenticate(request.credential, channel.job->name);
+  if (!caller) return reply(header, caller.error());
+  channel.shown = credential_of(request.credential, *caller);
+  reply(header, ReplyBody(Authenticated{channel.shown.valid_for}));
+}
+
+void NativeChannels::recheck() {
+  std::vector<std::pair<std::uint32_t, Failure>> refused;
+  for (auto& [number, channel] : channels_) {
+    if (!channel.job || channel.shown.valid_for <= Duration::zero()) continue;
+    const Result<Caller> caller = connection_.authenticate(channel.shown.text, channel.job->name);
+    if (caller) {
+      channel.shown.may = caller->access;
+    } else {
+      refused.emplace_back(number, caller.error());
+    }
+  }
+  for (const auto& [number, why] : refused) {
+    const Channel channel = channels_.at(number);
+    host_.detach(channel.job, channel.attachment);
+    end_session(number, why);
+  }
 }
 
 /// Records that a job has opened a session. If the channel no longer exists, or now belongs to

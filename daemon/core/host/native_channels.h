@@ -36,10 +36,13 @@ class NativeConnection : public ReplySink, public std::enable_shared_from_this<N
   virtual void taken(const OpInfo& op) = 0;
   /// Counts a request of an unknown operation, for the metrics.
   virtual void unknown_op() = 0;
-  /// Says who has sent a hello, from its credential and what the connection knows of its client.
-  /// Fails with unauthenticated, or with permission_denied if he may do nothing in its job. The
-  /// text says nothing of whether there is such a job.
-  virtual Result<Caller> authenticate(const Hello&) { return Caller{}; }
+  /// Says who sends this credential, and what he may do in a job. The connection may know more of
+  /// its client. Fails with unauthenticated, or with permission_denied if he may do nothing in the
+  /// job. The text says nothing of whether there is such a job.
+  virtual Result<Caller> authenticate(const std::string& credential, const std::string& job) {
+    static_cast<void>(credential), static_cast<void>(job);
+    return Caller{};
+  }
   /// Returns the address of the client.
   virtual std::string client() const { return {}; }
 };
@@ -67,6 +70,10 @@ class NativeChannels {
   void end_session(std::uint32_t channel, const Failure& reason);
   /// Detaches all sessions from the connection, which has closed.
   void close_sessions();
+  /// Asks again who the clients are, because a credential has expired, or the rules have changed.
+  /// Ends the sessions of those who may do nothing any more. A client can open its session again
+  /// with another credential.
+  void recheck();
 
   /// Returns true if a session was ever opened on this connection.
   bool opened() const { return opened_; }
@@ -74,14 +81,24 @@ class NativeChannels {
   const JobRef& last_job() const { return last_job_; }
 
  private:
+  /// What a client has shown, and what follows from it.
+  struct Credential {
+    std::string text = {};  ///< empty if he needs none
+    Access may = Access::admin;
+    Duration valid_for{0};
+  };
   struct Channel {
     SessionId session;
+    Credential shown;          ///< in the newest hello or authenticate
     JobRef job;                ///< null until the hello has opened a session
     AttachmentRef attachment;  ///< null until the hello has opened a session
   };
 
   void open(const native::RequestHeader& header, Hello hello);
   void opened_on(std::uint32_t channel, const JobRef& job, const AttachmentRef& attachment);
+  void authenticate(const native::RequestHeader& header, Channel& channel,
+                    const Authenticate& request);
+  static Credential credential_of(std::string text, const Caller& caller);
   void ask_directory(const native::RequestHeader& header, const Channel& channel,
                      const LeaseEndpoint& lease, std::int64_t arrived_ns);
   void heartbeat_for_others(const Channel& one);

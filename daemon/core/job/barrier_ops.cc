@@ -199,7 +199,7 @@ void BarrierOps::recheck_absent(Step& step) {
 /// Handles a request again, as if it had come just now. The request was blocked because it waited
 /// for an absent session.
 void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
-  const Origin from{.session = waiter.session, .principal = {}};
+  const Origin from{.session = waiter.session};
   const CallId call{.sequence = waiter.sequence, .fingerprint = waiter.fingerprint};
   Step again{.from = from,
              .call = call,

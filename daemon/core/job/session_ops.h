@@ -42,7 +42,10 @@ class SessionOps {
   OptionalReply on(Step& step, const Ping& ping);
   OptionalReply on(Step& step, const Goodbye& goodbye);
   OptionalReply on(Step& step, const Cancel& cancel);
-  /// Refuses the request: endpoints are in the directory, which answers it before a job is asked.
+  // NativeChannels answers these two before a job is asked.
+  OptionalReply on(Step&, const Authenticate&) {
+    return refuse(Code::unsupported, "authenticate: a job asks nobody; ask the daemon");
+  }
   OptionalReply on(Step&, const LeaseEndpoint&) {
     return refuse(Code::unsupported,
                   "lease_endpoint: a job cannot lease endpoints; ask the daemon");

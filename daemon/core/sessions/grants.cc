@@ -137,7 +137,7 @@ Result<Grants> Grants::of(std::vector<Grant> grants) {
 }
 
 JobRoles Grants::roles_of(std::string_view principal) const {
-  JobRoles roles;
+  JobRoles roles{std::string(principal)};
   for (const Grant& grant : all_) {
     const auto matched = match(grant.who, principal);
     if (!matched) continue;

@@ -32,6 +32,10 @@ using c10dd::JobPattern;
 /// The roles of one principal.
 class JobRoles {
  public:
+  /// `principal`: for the log.
+  explicit JobRoles(std::string principal = {}) : principal_(std::move(principal)) {}
+
+  const std::string& principal() const { return principal_; }
   void add(JobPattern jobs, Role role) { all_.emplace_back(std::move(jobs), role); }
   /// Returns the highest role in a job.
   Role in(std::string_view job) const;
@@ -41,6 +45,7 @@ class JobRoles {
   Role anywhere() const;
 
  private:
+  std::string principal_;
   std::vector<std::pair<JobPattern, Role>> all_;
 };
 

@@ -28,7 +28,7 @@ class GivenUpWaitsTest : public testing::Test {
   }
   /// Returns the sequence of the request.
   std::uint64_t ask(std::uint64_t n, const Request& request) {
-    const Origin from{.session = {1, n}, .principal = {}, .connection = n};
+    const Origin from{.session = {1, n}, .connection = n};
     keep(job_.apply(from, {.sequence = ++sequence_, .acked_below = 0}, request, now_));
     return sequence_;
   }

@@ -88,7 +88,7 @@ class Story {
   }
 
  private:
-  static Origin from(std::uint64_t i) { return {id(i), "", Access::admin, i}; }
+  static Origin from(std::uint64_t i) { return {id(i), i}; }
   static std::string text(const Failure& failure) {
     return (failure.code == Code::malformed ? "malformed: " : "another code: ") + failure.detail;
   }

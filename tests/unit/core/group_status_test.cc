@@ -31,7 +31,7 @@ class StatusCrowd {
 
  private:
   Effects apply(std::uint64_t i, std::uint64_t sequence, const Request& request) {
-    const Origin from{{1, i}, "", Access::admin, i};
+    const Origin from{{1, i}, i};
     return job_.apply(from, {sequence, sequence, i, 0}, request, now_ += Duration(1));
   }
 

@@ -24,7 +24,7 @@ class JobAudit : public testing::Test {
     ask(session, hello);
   }
   void ask(std::uint64_t session, const Request& request) {
-    const Origin from{.session = {1, session}, .principal = {}, .connection = session};
+    const Origin from{.session = {1, session}, .connection = session};
     ++sequence_;
     job_.apply(from, {.sequence = sequence_, .acked_below = sequence_}, request, now_);
   }

@@ -47,8 +47,7 @@ class Launches {
  private:
   void apply(std::uint64_t launch, Rank rank, std::uint64_t sequence, const Request& request) {
     const SessionId id{launch, rank + 1};
-    take(job_.apply({id, "", Access::admin, launch << 32 | rank}, {sequence, 0, sequence, 0},
-                    request, now_));
+    take(job_.apply({id, launch << 32 | rank}, {sequence, 0, sequence, 0}, request, now_));
   }
   void take(Effects effects) {
     for (const OutgoingReply& reply : effects.replies) {
@@ -65,8 +64,7 @@ TEST(JobRelaunch, TheAnswerToAHelloComesBeforeThoseThatItReleases) {
   Job job{1, {1, 1, 0}, {}};
   TimePoint now{};
   const auto apply = [&](std::uint64_t launch, std::uint64_t sequence, const Request& request) {
-    return job.apply({{launch, 1}, "", Access::admin, launch}, {sequence, 0, sequence, 0},
-                     request, now);
+    return job.apply({{launch, 1}, launch}, {sequence, 0, sequence, 0}, request, now);
   };
   const auto hello = [&](std::uint64_t launch) {
     Hello greeting;

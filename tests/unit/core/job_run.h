@@ -43,7 +43,7 @@ class JobRun : public testing::Test {
   static SessionId id(std::uint64_t n) { return {1, n}; }
 
   Effects ask(std::uint64_t n, const Request& request) {
-    const Origin from{.session = id(n), .principal = {}, .connection = n};
+    const Origin from{.session = id(n), .connection = n};
     return note(job_.apply(from, {.sequence = ++sequence_, .acked_below = 0}, request, now_));
   }
   void drop(std::uint64_t n) { note(job_.disconnect(id(n), now_)); }

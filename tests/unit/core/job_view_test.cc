@@ -25,7 +25,7 @@ class JobViewTest : public testing::Test {
     ask(n, hello);
   }
   void ask(std::uint64_t n, const Request& request) {
-    const Origin from{.session = {1, n}, .principal = {}, .connection = n};
+    const Origin from{.session = {1, n}, .connection = n};
     job_.apply(from, {.sequence = ++sequence_, .acked_below = 0}, request, now_);
   }
   void wait(std::uint64_t n, const std::vector<Bytes>& keys) {

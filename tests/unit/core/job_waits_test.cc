@@ -55,7 +55,7 @@ class JobWaits : public testing::Test {
   }
 
   TimePoint now_{std::chrono::seconds(1)};
-  Origin from_ = {{1, 1}, {}, Access::admin, 1};
+  Origin from_ = {{1, 1}, 1};
   std::uint64_t sequence_ = 0;
   Job job_{1, {7, 1, 0}, quotas()};
 };
@@ -86,8 +86,7 @@ TEST(FleetingConsumers, NeverFindTheQueueEmpty) {
   std::uint64_t sequence = 0;
   std::map<SessionId, bool> told;  // whose wait has ended
   const auto ask = [&](const SessionId& session, const Request& request) {
-    const Effects effects =
-        job.apply({session, {}, Access::use, session.low}, {++sequence, 0, 0, 0}, request, now);
+    const Effects effects = job.apply({session, session.low}, {++sequence, 0, 0, 0}, request, now);
     std::optional<Reply> own;
     for (const OutgoingReply& reply : effects.replies) {
       if (reply.to == session && reply.sequence == sequence) own = reply.result;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "protocol/limits.h"
@@ -31,12 +32,16 @@ class Link final : public NativeConnection {
     channels.take(**native::cut_request(bytes, limits::kFrameBytes), 0);
   }
 
-  Result<Caller> authenticate(const Hello& hello) override {
-    if (hello.credential == "nobody") return failure(Code::unauthenticated, "who?");
-    if (hello.credential == "stranger") return failure(Code::permission_denied, "not in this job");
-    if (hello.credential == "viewer") return Caller{"eve", Access::observe};
+  Result<Caller> authenticate(const std::string& credential, const std::string&) override {
+    if (refused.contains(credential)) return failure(Code::unauthenticated, "who?");
+    if (credential == "stranger") return failure(Code::permission_denied, "not in this job");
+    if (credential == "viewer") return Caller{"eve", Access::observe};
+    if (credential.starts_with("hour")) return Caller{"bob", may, std::chrono::hours(1)};
     return Caller{};
   }
+
+  std::set<std::string> refused = {"nobody"};  ///< credentials that are not good
+  Access may = Access::join;                   ///< with a credential that begins with "hour"
 
   NativeChannels channels;
   std::map<std::uint32_t, Reply> newest;
@@ -89,6 +94,23 @@ class NativeChannelsTest : public testing::Test {
     ASSERT_TRUE(link_->newest.at(channel)) << link_->newest.at(channel).error().detail;
   }
 
+  /// Opens a session on the channel with this credential.
+  Welcome open(std::uint32_t channel, const std::string& credential) {
+    Hello hello;
+    hello.version_min = hello.version_max = kProtocolVersion;
+    hello.session = {7, channel};
+    hello.job = "a";
+    hello.credential = credential;
+    give(channel, hello);
+    const Reply& reply = link_->newest.at(channel);
+    EXPECT_TRUE(reply);
+    return reply ? std::get<Welcome>(*reply) : Welcome();
+  }
+  void recheck() {
+    world_.loops[0]->turn([&] { link_->channels.recheck(); });
+    world_.settle();
+  }
+
   /// Returns the status of the group in this channel's job.
   GroupStatus status(std::uint32_t channel) {
     give(channel, WatchGroup{"g", 0, milliseconds(1)});
@@ -112,6 +134,39 @@ class NativeChannelsTest : public testing::Test {
 };
 
 constexpr Duration kLong = 3 * limits::kSessionTtl;
+
+TEST_F(NativeChannelsTest, ASessionEndsWhenItsCredentialIsNoLongerGood) {
+  EXPECT_EQ(open(1, "hour").valid_for, std::chrono::hours(1));
+  EXPECT_EQ(open(2, "").valid_for, Duration::zero());
+  recheck();
+  EXPECT_TRUE(link_->ends.empty());
+  link_->may = Access::observe;
+  recheck();
+  give(1, Set{.key = "a", .value = "1"});
+  EXPECT_EQ(link_->newest.at(1).error().code, Code::permission_denied) << "its role has changed";
+  link_->refused.insert("hour");
+  recheck();
+  ASSERT_EQ(link_->ends.size(), 1U) << "the other one needs no credential";
+  EXPECT_EQ(link_->ends.at(1).code, Code::unauthenticated);
+  EXPECT_EQ(open(1, "hour 2").valid_for, std::chrono::hours(1)) << "the session can come back";
+}
+
+TEST_F(NativeChannelsTest, ANewerCredentialTakesThePlaceOfTheOld) {
+  open(1, "hour");
+  give(1, Authenticate{"nobody"});
+  EXPECT_EQ(link_->newest.at(1).error().code, Code::unauthenticated);
+  give(1, Authenticate{std::string(limits::kCredentialBytes + 1, 'x')});
+  EXPECT_EQ(link_->newest.at(1).error().code, Code::too_large);
+  recheck();
+  EXPECT_TRUE(link_->ends.empty()) << "the old one is still good";
+  give(1, Authenticate{"hour 2"});
+  EXPECT_EQ(std::get<Authenticated>(*link_->newest.at(1)).valid_for, std::chrono::hours(1));
+  link_->refused.insert("hour");
+  recheck();
+  EXPECT_TRUE(link_->ends.empty());
+  give(1, Set{.key = "a", .value = "1"});
+  EXPECT_TRUE(link_->newest.at(1));
+}
 
 TEST_F(NativeChannelsTest, WhoMayDoNothingInAJobMakesNone) {
   Hello hello;

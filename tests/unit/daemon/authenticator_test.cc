@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "protocol/session_ops.h"
 #include "tests/unit/protocol/tls_parties.h"
 
 namespace c10dd::daemon {
@@ -33,9 +34,12 @@ class AuthenticatorTest : public testing::Test {
     hello.job = job;
     return hello;
   }
+  Result<core::Caller> caller(const Hello& hello) const {
+    return authenticator_.caller(hello.credential, hello.job, std::nullopt);
+  }
   std::string why_refused(const Hello& hello) const {
-    const auto caller = authenticator_.caller(hello, std::nullopt);
-    return caller ? "" : caller.error().detail;
+    const auto found = caller(hello);
+    return found ? "" : found.error().detail;
   }
 
   const tls::Ca ca_;
@@ -45,17 +49,15 @@ class AuthenticatorTest : public testing::Test {
 };
 
 TEST_F(AuthenticatorTest, SaysWhoMayWhatInTheJobOfAHello) {
-  const auto alice = authenticator_.caller(hello(token("alice")), std::nullopt);
+  const auto alice = caller(hello(token("alice")));
   ASSERT_TRUE(alice);
   EXPECT_EQ(alice->principal, "alice");
   EXPECT_EQ(alice->access, c10dd::Access::join);
-  EXPECT_EQ(authenticator_.caller(hello(token("eve", "viewer")), std::nullopt)->access,
-            c10dd::Access::observe);
+  EXPECT_EQ(caller(hello(token("eve", "viewer")))->access, c10dd::Access::observe);
   EXPECT_EQ(why_refused(hello(token("alice"), "vision")),
             "\"alice\" may do nothing in job \"vision\"; use a job of its token or grants, or ask "
             "for a further one");
-  EXPECT_EQ(authenticator_.caller(hello(token("alice"), "vision"), std::nullopt).error().code,
-            Code::permission_denied);
+  EXPECT_EQ(caller(hello(token("alice"), "vision")).error().code, Code::permission_denied);
   EXPECT_EQ(why_refused(hello("")),
             "this daemon asks who its clients are, and this one sends no token; set "
             "C10DD_TOKEN_FILE to a token of this cluster");
@@ -87,7 +89,7 @@ TEST_F(AuthenticatorTest, ManyTokensAndThreadsAtOnce) {
     threads.emplace_back([&, n] {
       for (int i = 0; i < 100; ++i) {
         const Hello asks = hello(token("user-" + std::to_string(n) + "-" + std::to_string(i % 10)));
-        if (!authenticator_.caller(asks, std::nullopt)) ++refused;
+        if (!authenticator_.caller(asks.credential, asks.job, std::nullopt)) ++refused;
       }
     });
   }

@@ -169,7 +169,8 @@ TEST_F(HttpSessionTest, AnswersToItsOwnNamesOnly) {
 
 TEST_F(HttpSessionTest, AsksWhoAClientIsIfTheDaemonDoes) {
   std::vector<std::string> tokens;
-  daemon_.context.roles_of = [&](std::string_view token, const Stream&) -> Result<core::JobRoles> {
+  daemon_.context.roles_of = [&](std::string_view token,
+                                 const Stream&) -> std::optional<Result<core::JobRoles>> {
     tokens.emplace_back(token);
     if (token.empty()) return failure(Code::unauthenticated, "who are you?");
     core::JobRoles roles;

@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "daemon/http/checkpoint_request.h"
+#include "daemon/checkpoint_request.h"
 #include "daemon/http/http_session.h"
 #include "daemon/net/native_session.h"
 #include "protocol/native_wire.h"

@@ -126,6 +126,10 @@ class MetricsTest : public testing::Test {
     metrics_.lease(true, milliseconds(900));
     metrics_.silences({{"head2:29500", milliseconds(400)}});
     metrics_.forwarded("ok");
+    metrics_.authenticated(Code::ok);
+    metrics_.authenticated(std::nullopt);
+    metrics_.access_reloaded(true);
+    metrics_.certificate_ends(1'800'000'000);
     metrics_.endpoints(1);
   }
 

@@ -58,8 +58,9 @@ TEST_F(NativeSessionTest, WhoMayNotIsRefusedBeforeItsJobIsLookedUp) {
     ++looked_up;
     return &daemon_.shard();
   };
-  daemon_.context.caller_of = [](const Hello& hello, const Stream&) -> Result<core::Caller> {
-    if (hello.credential == "good") return core::Caller{"alice", Access::join};
+  daemon_.context.caller_of = [](const std::string& credential, const std::string&,
+                                 const Stream&) -> Result<core::Caller> {
+    if (credential == "good") return core::Caller{"alice", Access::join};
     return failure(Code::unauthenticated, "who are you?");
   };
   peer_.connect(NativePeer::frame(NativePeer::hello_of(7), 0, 1));

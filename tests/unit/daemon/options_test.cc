@@ -79,7 +79,8 @@ class OptionsTest : public testing::Test {
 };
 
 constexpr const char* kKnownKeys =
-    "use one of listen, allow_insecure_listen, protocols, tcpstore_job, tcpstore_from, "
+    "use one of listen, allow_insecure_listen, tls, grants, listen_metrics, protocols, "
+    "tcpstore_job, tcpstore_from, "
     "tcpstore_legacy, endpoint_ports, http_hosts, engine, durability, lease, advertise, "
     "redis_accept_weak_durability, mark, shards, "
     "log_level, "
@@ -192,8 +193,8 @@ TEST_F(OptionsTest, ListenRefusalsShowTheFormThatIsWanted) {
 
 TEST_F(OptionsTest, AddressesThatOthersReachNeedTheLoudOption) {
   const std::string end =
-      " can be reached from other machines, and there is no authentication and no TLS yet: "
-      "whoever can connect to the port can read and change every job; listen on 127.0.0.1, or "
+      " can be reached from other machines, and without --tls whoever can connect to the port can "
+      "read and change every job; run c10ddctl ca init and add --tls DIR, listen on 127.0.0.1, or "
       "accept the risk with --allow-insecure-listen\n";
   EXPECT_EQ(refused({"--listen", "0.0.0.0:1"}), "c10dd: --listen: 0.0.0.0" + end);
   EXPECT_EQ(refused({"--listen", "[::]:1"}), "c10dd: --listen: ::" + end);
@@ -204,6 +205,16 @@ TEST_F(OptionsTest, AddressesThatOthersReachNeedTheLoudOption) {
   ::setenv("C10DD_LISTEN", "10.0.0.1:1", 1);
   EXPECT_EQ(refused({}), "c10dd: C10DD_LISTEN: 10.0.0.1" + end);
   EXPECT_EQ(accepted({"--allow-insecure-listen"}).listen_host, "10.0.0.1");
+  EXPECT_EQ(accepted({"--tls", "ca/daemon"}).tls, "ca/daemon");
+  EXPECT_EQ(accepted({"--tls", "d", "--grants", "g.toml"}).grants, "g.toml");
+  EXPECT_EQ(refused({"--grants", "g.toml", "--listen", "127.0.0.1:1"}),
+            "c10dd: --grants needs --tls: without it this daemon asks nobody who he is\n");
+  const Options with_metrics = accepted({"--tls", "d", "--listen-metrics", "[::]:9464"});
+  EXPECT_EQ(with_metrics.metrics_host, "::");
+  EXPECT_EQ(with_metrics.metrics_port, 9464);
+  EXPECT_EQ(refused({"--tls", "d", "--listen-metrics", "head"}),
+            "c10dd: --listen-metrics: \"head\" has no port; use HOST:PORT, for example "
+            "127.0.0.1:29500 or [::1]:29500\n");
   ::setenv("C10DD_ALLOW_INSECURE_LISTEN", "true", 1);
   EXPECT_TRUE(accepted({}).allow_insecure_listen);
 }
@@ -460,7 +471,7 @@ TEST_F(OptionsTest, HelpShowsVariableAndDefaultOfEachOption) {
         "C10DD_ALLOW_INSECURE_LISTEN, default false", "C10DD_ENGINE, default rocksdb:/srv/state",
         "C10DD_DURABILITY, default fsync", "C10DD_LOG_LEVEL, default info",
         "C10DD_DRAIN_TIMEOUT, default 5", "--config FILE", "C10DD_CONFIG", "--print-config",
-        "no authentication and no TLS yet: whoever can connect"}) {
+        "DANGER: allow an address that other machines can reach without --tls:"}) {
     EXPECT_NE(help.out.find(line), std::string::npos) << line << " in\n" << help.out;
   }
   EXPECT_EQ(run({"--version"}).out, std::string("c10dd ") + C10DD_VERSION + "\n");

@@ -225,10 +225,12 @@ TEST_F(ReceptionTest, StrangerIsClosedWithoutAWordWhereHttpIsSpoken) {
   EXPECT_EQ(answer_to("hello"), "");
   EXPECT_EQ(answer_to(kMagic.substr(0, 3) + "x"), "");
   serve_only({Protocol::http});
-  EXPECT_EQ(answer_to("\x16\x03"), "");
   EXPECT_EQ(answer_to(kMagic), "") << "it is known, but not spoken here";
-  EXPECT_EQ(daemon_.closed("unknown", "refused"), 4);
-  EXPECT_EQ(refused("unknown", "malformed"), 4);
+  EXPECT_EQ(daemon_.closed("unknown", "refused"), 3);
+  EXPECT_EQ(refused("unknown", "malformed"), 3);
+  EXPECT_EQ(answer_to("\x16\x03"), std::string("\x15\x03\x01\0\x02\x02\x46", 7))
+      << "TLS has an alert for it";
+  EXPECT_EQ(refused("unknown", "unsupported"), 1);
 }
 
 TEST_F(ReceptionTest, StrangerIsToldInFramesWhereOnlyNativeIsSpoken) {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/internal/encryption.h"
+
+#include "client/internal/boot_time.h"
+
+namespace c10dd::client {
+
+bool has_output(const Core& core, const TlsChannel* channel) {
+  return !core.output().empty() || (channel != nullptr && !channel->outgoing().empty());
+}
+
+Result<std::string_view> to_send(Core& core, TlsChannel* channel) {
+  if (channel == nullptr) return core.output();
+  if (channel->outgoing().empty() && !core.output().empty()) {
+    const Result<std::size_t> taken = channel->write(core.output());
+    if (!taken) return taken.error();
+    core.written(*taken, boot_time());
+  }
+  return channel->outgoing();
+}
+
+void sent(Core& core, TlsChannel* channel, std::size_t bytes) {
+  if (channel == nullptr) return core.written(bytes, boot_time());
+  channel->sent(bytes);
+  if (bytes == 0) core.written(0, boot_time());
+}
+
+void received(Core& core, TlsChannel* channel, std::span<char> buffer, std::size_t bytes) {
+  if (channel == nullptr) return core.received({buffer.data(), bytes}, boot_time());
+  channel->receive({buffer.data(), bytes});
+  while (core.wants_socket()) {
+    const Result<std::size_t> plain = channel->read(buffer);
+    if (!plain) return core.closed("connection lost: " + plain.error().detail, boot_time());
+    if (*plain == 0) break;
+    core.received({buffer.data(), *plain}, boot_time());
+  }
+  if (channel->has_ended()) core.closed("it closed the connection", boot_time());
+}
+
+}  // namespace c10dd::client

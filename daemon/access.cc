@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/access.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "daemon/config/access_files.h"
+#include "daemon/config/authenticator.h"
+#include "daemon/net/handshakes.h"
+#include "daemon/net/rechecks.h"
+#include "daemon/net/refusal_log.h"
+#include "daemon/net/tls_stream.h"
+#include "daemon/shard/event_log.h"
+#include "daemon/shard/log_line.h"
+#include "protocol/format.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr std::chrono::seconds kLookEvery{5};
+constexpr std::chrono::seconds kRecheckEvery{1};
+constexpr std::chrono::days kRenewalDue{14};
+constexpr std::size_t kAdmittedKept = 16'384;
+
+tls::WallTime wall_now() {
+  return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+}
+
+std::int64_t unix_seconds(tls::WallTime time) { return time.time_since_epoch().count(); }
+
+unsigned handshake_threads() { return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U); }
+
+/// The files, their texts and the rules that follow.
+struct Read {
+  AccessFiles files;
+  std::string state;
+  std::shared_ptr<const AccessRules> rules;
+};
+
+/// Reads all files until none has changed meanwhile, so that they belong together.
+Result<Read> read(AccessFiles files) {
+  constexpr int kTries = 5;
+  for (int i = 0; i < kTries; ++i) {
+    const std::string before = files.state();
+    const Result<AccessTexts> texts = files.read();
+    if (!texts) return texts.error();
+    if (files.state() != before) continue;
+    auto rules = AccessRules::of(*texts, wall_now());
+    if (!rules) return rules.error();
+    return Read{std::move(files), before, std::move(*rules)};
+  }
+  return failure(Code::invalid_argument, "the files of --tls and --grants change all the time");
+}
+
+/// Logs who comes: once for each principal, job and address. Thread-safe.
+class AdmittedLog {
+ public:
+  void note(const std::string& principal, const std::string& job, const std::string& address) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (seen_.size() >= kAdmittedKept) seen_.clear();
+      if (!seen_.emplace(principal, job, address).second) return;
+    }
+    log_info("event=admitted principal={} train_job={} address={}", Sentence{principal},
+             printable(job, limits::kNameBytes), address);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::tuple<std::string, std::string, std::string>> seen_;
+};
+
+/// Returns the stream if it is encrypted, otherwise null.
+const TlsStream* encrypted(const Stream& stream) { return dynamic_cast<const TlsStream*>(&stream); }
+
+class TlsAccess final : public Access {
+ public:
+  TlsAccess(Loop& loop, const Options& options, Read first)
+      : options_(options),
+        read_(std::move(first)),
+        authenticator_(read_.rules, wall_now),
+        handshakes_(loop, handshake_threads()),
+        timer_(loop) {}
+
+  void serve(SessionContext& context, Metrics& metrics) override;
+  void reload() override;
+  std::string note() const override;
+
+ private:
+  bool serves_plain() const { return options_.allow_insecure_listen; }
+  void decrypt(std::shared_ptr<Stream> stream, std::function<void(std::shared_ptr<Stream>)> then);
+  Result<core::Caller> caller(const std::string& credential, const std::string& job,
+                              const Stream& stream);
+  std::optional<Result<core::JobRoles>> roles(std::string_view token, const Stream& stream);
+  void look();
+
+  const Options& options_;
+  Read read_;
+  std::string refused_state_;  // of files that are not good
+  std::string refused_why_;    // empty: those in force are the newest
+  Authenticator authenticator_;
+  Handshakes handshakes_;
+  Rechecks rechecks_;
+  AdmittedLog admitted_;
+  Metrics* metrics_ = nullptr;
+  asio::steady_timer timer_;
+  unsigned turns_ = 0;
+};
+
+void TlsAccess::serve(SessionContext& context, Metrics& metrics) {
+  metrics_ = &metrics;
+  metrics.certificate_ends(unix_seconds(read_.rules->certificate_ends()));
+  context.serves_plain = serves_plain();
+  context.rechecks = &rechecks_;
+  context.decrypt = [this](std::shared_ptr<Stream> stream, auto then) {
+    decrypt(std::move(stream), std::move(then));
+  };
+  context.caller_of = [this](const std::string& credential, const std::string& job,
+                             const Stream& stream) { return caller(credential, job, stream); };
+  context.roles_of = [this](std::string_view token, const Stream& stream) {
+    return roles(token, stream);
+  };
+  context.encrypt = [this](std::shared_ptr<Stream> stream, std::string host) {
+    return c10dd::daemon::encrypt(std::move(stream), authenticator_.access()->to_daemons(),
+                                  std::move(host));
+  };
+  look();
+}
+
+void TlsAccess::decrypt(std::shared_ptr<Stream> stream,
+                        std::function<void(std::shared_ptr<Stream>)> then) {
+  const std::string peer = stream->peer();
+  handshakes_.begin(std::move(stream), authenticator_.access()->server(),
+                    [this, peer, then = std::move(then)](Handshakes::Result result) {
+                      if (result.stream) return then(std::move(result.stream));
+                      metrics_->authenticated(std::nullopt);
+                      metrics_->connection_closed(Protocol::unknown, "tls");
+                      log_refused("", peer, result.failed);
+                    });
+}
+
+/// Says who sends a credential. Whoever is not encrypted is not asked, if he may come at all.
+Result<core::Caller> TlsAccess::caller(const std::string& credential, const std::string& job,
+                                       const Stream& stream) {
+  const TlsStream* const is = encrypted(stream);
+  if (is == nullptr) return core::Caller{};
+  Result<core::Caller> found = authenticator_.caller(credential, job, is->channel().peer());
+  metrics_->authenticated(found ? Code::ok : found.error().code);
+  if (found) admitted_.note(found->principal, job, stream.address().to_string());
+  return found;
+}
+
+std::optional<Result<core::JobRoles>> TlsAccess::roles(std::string_view token,
+                                                       const Stream& stream) {
+  const TlsStream* const is = encrypted(stream);
+  if (is == nullptr) return std::nullopt;
+  Result<Principal> found = authenticator_.principal(token, is->channel().peer());
+  metrics_->authenticated(found ? Code::ok : found.error().code);
+  if (!found) return Result<core::JobRoles>(found.error());
+  return Result<core::JobRoles>(std::move(found->roles));
+}
+
+/// Looks at the clock and, less often, at the files.
+void TlsAccess::look() {
+  rechecks_.look(std::chrono::steady_clock::now());
+  if (++turns_ % (kLookEvery / kRecheckEvery) == 0) {
+    const std::string state = read_.files.state();
+    if (state != read_.state && state != refused_state_) reload();
+  }
+  timer_.expires_after(kRecheckEvery);
+  timer_.async_wait([this](const ErrorCode& cancelled) {
+    if (!cancelled) look();
+  });
+}
+
+void TlsAccess::reload() {
+  const std::string state = read_.files.state();
+  Result<Read> next = read(read_.files);
+  metrics_->access_reloaded(next.has_value());
+  if (!next) {
+    refused_state_ = state;
+    refused_why_ = next.error().detail;
+    log_warn("event=access_reloaded result=refused detail={}",
+             Sentence{"the files in force stay: " + printable(refused_why_, 512)});
+    return;
+  }
+  read_ = std::move(*next);
+  refused_state_.clear();
+  refused_why_.clear();
+  authenticator_.replace(read_.rules);
+  metrics_->certificate_ends(unix_seconds(read_.rules->certificate_ends()));
+  rechecks_.all();
+  log_info("event=access_reloaded result=ok certificate_ends={}",
+           unix_seconds(read_.rules->certificate_ends()));
+}
+
+std::string TlsAccess::note() const {
+  std::string text;
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
+  if (!refused_why_.empty()) {
+    add("the changed files of --tls and --grants are not in force: " + refused_why_);
+  }
+  const auto left = read_.rules->certificate_ends() - wall_now();
+  if (left <= std::chrono::seconds(0)) {
+    add("the certificate of this daemon has expired; renew it");
+  } else if (left < kRenewalDue) {
+    add(format("the certificate of this daemon expires in {}; renew it", human(left)));
+  }
+  if (serves_plain()) {
+    add("connections without TLS are served, too, and may do everything "
+        "(--allow-insecure-listen)");
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Access>> open_access(Loop& loop, const Options& options) {
+  if (options.tls.empty()) return std::unique_ptr<Access>();
+  Result<Read> first = read(AccessFiles(options.tls, options.grants));
+  if (!first) return failure(Code::invalid_argument, "--tls: {}", first.error().detail);
+  return std::make_unique<TlsAccess>(loop, options, std::move(*first));
+}
+
+Result<Bytes> ask_over_tls(const Options& options, asio::ip::tcp::socket& connected,
+                           std::string_view request) {
+  const Result<Read> files = read(AccessFiles(options.tls, options.grants));
+  if (!files) return failure(Code::invalid_argument, "--tls: {}", files.error().detail);
+  tls::Channel channel(files->rules->to_own_daemon());
+  std::array<char, 16 * 1024> buffer;
+  Bytes reply;
+  bool sent = false;
+  while (true) {
+    const Result<bool> open = channel.shake_hands();
+    if (!open) return open.error();
+    while (*open && !sent && !request.empty()) {
+      const Result<std::size_t> taken = channel.write(request);
+      if (!taken) return taken.error();
+      request.remove_prefix(*taken);
+    }
+    sent = *open;
+    ErrorCode failed;
+    const std::string_view out = channel.outgoing();
+    asio::write(connected, asio::buffer(out), failed);
+    if (failed) return failure(Code::unavailable, failed.message());
+    channel.sent(out.size());
+    while (*open) {
+      const Result<std::size_t> plain = channel.read(buffer);
+      if (!plain) return plain.error();
+      if (*plain == 0) break;
+      reply.append(buffer.data(), *plain);
+    }
+    if (channel.has_ended()) return reply;
+    const std::size_t n = connected.read_some(asio::buffer(buffer), failed);
+    if (failed) return failure(Code::unavailable, failed.message());
+    channel.receive({buffer.data(), n});
+  }
+}
+
+}  // namespace c10dd::daemon

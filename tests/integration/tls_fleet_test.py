@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Daemons of a fleet with --tls: redirects, takeovers, requests and connections that they pass on, and a token
+for all of them."""
+import json
+import os
+import unittest
+
+from cluster import Cluster, c10dd, credentials
+from fleet_test import Fleet
+from tcpstore_wire import Client as Rank
+
+
+class OverTls(Fleet):
+    daemons = 3
+
+    def setUp(self):
+        self.cluster = None
+        super().setUp()
+
+    def daemon(self, *options):
+        if self.cluster is None:
+            self.cluster = Cluster(os.path.join(self.folder, "cluster"))
+            self.addCleanup(self.cluster.daemon.log.close)
+        return super().daemon("--tls", self.cluster.files, *options)
+
+    def ask(self, daemon, path, token, method="GET"):
+        self.cluster.daemon.address = daemon.address
+        return self.cluster.http(path, token, method)
+
+    def client(self, token, job, *daemons):
+        url = "c10dd://" + ",".join("%s:%d" % daemon.address for daemon in daemons) + "/" + job
+        with credentials(TOKEN_FILE=token):
+            return c10dd.connect(url, timeout=30)
+
+    def test_clients_follow_their_job_and_survive_its_daemon(self):
+        first, second, _ = self.fleet
+        alice = self.cluster.token("alice", "llm-*")
+        with self.client(alice, "llm-1", *self.fleet) as one, self.client(alice, "llm-1", second) as other:
+            one.store.set("k", "v")
+            self.assertEqual(b"v", other.store.get("k"), "it was redirected to the owner")
+            first.kill()
+            one.store.set("k", "w")
+            self.assertEqual(b"w", other.store.get("k", 30))
+
+    def test_requests_are_answered_at_each_daemon_and_a_job_moves_by_token(self):
+        first, second, _ = self.fleet
+        alice, root = self.cluster.token("alice", "llm-*"), self.cluster.token("root", role="admin")
+        with self.client(alice, "llm-1", first) as client:
+            client.store.set("k", "v")
+            for asked in self.fleet:
+                self.wait_for("the page", lambda asked=asked: self.ask(asked, "/v1/jobs/llm-1", alice)[0] == 200)
+                self.assertEqual(403, self.ask(asked, "/v1/jobs/other", alice)[0])
+            listed = json.loads(self.ask(second, "/v1/daemons", root)[1])["daemons"]
+            self.assertEqual(3, len(listed))
+            self.assertEqual(409, self.ask(second, "/v1/jobs/llm-1", root, "DELETE")[0], "a session is connected")
+        self.wait_for("the removal", lambda: self.ask(second, "/v1/jobs/llm-1", root, "DELETE")[0] == 200)
+
+    def test_stock_trainers_of_the_same_machine_reach_their_run_at_each_daemon(self):
+        ranks = [Rank.of_process(daemon.address, 70 + n) for n, daemon in enumerate(self.fleet)]
+        for rank in ranks:
+            self.addCleanup(rank.close)
+        self.assertEqual([1, 2, 3], [rank.join() for rank in ranks])
+
+    def test_a_daemon_of_another_ca_is_not_believed(self):
+        other = Cluster(os.path.join(self.folder, "other"))
+        self.addCleanup(other.daemon.log.close)
+        stranger = self.stack.enter_context(Fleet.daemon(self, "--tls", other.files))
+        with self.client(other.token("eve"), "llm-2", stranger) as client:
+            client.store.set("k", "v")
+            root = self.cluster.token("root", role="admin")
+            self.wait_for("the owner", lambda: self.ask(self.fleet[0], "/v1/jobs/llm-2", root)[0] == 502)
+            self.assertIn("is not signed by a CA", self.ask(self.fleet[0], "/v1/jobs/llm-2", root)[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon with --tls: who may come, what he may do, and files that are renewed while it runs."""
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import tempfile
+import threading
+import time
+import unittest
+
+from cluster import Cluster, c10dd, credentials, ctl, made
+from daemon import SLOWDOWN, Daemon, reserve_port
+from networks import TwoNetworks
+
+HELLO = "import c10dd\nwith c10dd.connect(timeout=10) as client:\n    client.store.set('k', 'v'); print(client.store.get('k').decode())"
+
+
+def text_of(path):
+    with open(path, encoding="ascii") as file:
+        return file.read().strip()
+
+
+def until(done, patience=20 * SLOWDOWN):
+    end = time.monotonic() + patience
+    while not done():
+        if time.monotonic() > end:
+            raise AssertionError("it has not happened in time")
+        time.sleep(0.05)
+
+
+class TlsTest(unittest.TestCase):
+    options = ()
+
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory()) if hasattr(self, "enterContext") else tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.cluster = Cluster(self.folder, *self.options)
+        self.daemon = self.cluster.daemon.start()
+        self.addCleanup(self.daemon.stop)
+
+    def refusal(self, url=None, **variables):
+        """The error of a client, which comes within seconds."""
+        begin = time.monotonic()
+        with credentials(**variables), self.assertRaises(c10dd.Error) as failed:
+            c10dd.connect(url or self.cluster.url("llm-1"), timeout=60).close()
+        self.assertLess(time.monotonic() - begin, 10 * SLOWDOWN)
+        return str(failed.exception)
+
+
+class WhoMayCome(TlsTest):
+    def test_each_refusal_says_what_to_do(self):
+        alice = self.cluster.token("alice", "llm-*")
+        self.cluster.connect(alice).close()
+        address = "%s:%d" % self.daemon.address
+        self.assertEqual("this daemon asks for TLS and a token; set C10DD_TOKEN_FILE to a token of this cluster",
+                         self.refusal())
+        self.assertIn('"alice" may do nothing in job "vision"', self.refusal(self.cluster.url("vision"), TOKEN_FILE=alice))
+        other = Cluster(os.path.join(self.folder, "other"))
+        self.addCleanup(other.daemon.log.close)
+        eve = other.token("eve")
+        self.assertEqual(f"no TLS connection to the daemon at {address}: the daemon's certificate is not signed by a CA "
+                         "that this client trusts; use a token of this cluster, or set C10DD_CA_FILE to its CA",
+                         self.refusal(TOKEN_FILE=eve))
+        own_ca = os.path.join(self.cluster.ca, "ca.crt")
+        self.assertIn("is of another cluster's CA", self.refusal(TOKEN_FILE=eve, CA_FILE=own_ca))
+        self.assertIn("C10DD_TOKEN_FILE: cannot read", self.refusal(TOKEN_FILE=alice + "x"))
+        self.assertIn("is not a JSON Web Token", self.refusal(TOKEN="abc"))
+        self.assertIn("this one sends no token", self.refusal(CA_FILE=own_ca))
+        head, body, _ = text_of(alice).split(".")
+        signature = text_of(self.cluster.token("bob")).split(".")[2]
+        swapped = f"{head}.{body}.{signature}"
+        self.assertIn("is not signed by a key that this daemon trusts", self.refusal(TOKEN=swapped))
+        port = reserve_port()
+        with Daemon(port=port):
+            self.assertIn("the daemon does not speak TLS 1.2 or 1.3; start it with --tls",
+                          self.refusal(f"c10dd://127.0.0.1:{port}/llm-1", TOKEN_FILE=alice))
+        self.assertEqual(["llm-1"], [job["job"] for job in self.jobs()], "nobody else has made a job")
+        for secret in (signature, body):
+            self.assertFalse(secret in self.daemon.errors(), "the log has no token")
+
+    def jobs(self):
+        status, body = self.cluster.http("/v1/jobs", self.cluster.token("root", role="admin"))
+        self.assertEqual(200, status, body)
+        return json.loads(body)["jobs"]
+
+    def test_plain_connections_get_a_sentence_in_their_protocol(self):
+        status, body = self.daemon.http("/v1/jobs")
+        self.assertEqual(401, status)
+        self.assertIn("set C10DD_TOKEN_FILE", body)
+        code, _, error = ctl("--daemon", "%s:%d" % self.daemon.address, "jobs")
+        self.assertEqual(64, code)
+        self.assertIn("this daemon asks for TLS and a token", error)
+
+    def test_old_versions_of_tls_are_refused(self):
+        for version in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            context.set_ciphers("ALL:@SECLEVEL=0")
+            context.minimum_version = context.maximum_version = version
+            with socket.create_connection(self.daemon.address) as plain, self.assertRaises(ssl.SSLError):
+                context.wrap_socket(plain)
+
+    def test_the_four_lines_between_two_machines(self):
+        networks = TwoNetworks()
+        self.addCleanup(networks.go_home)
+        folder = os.path.join(self.folder, "far")
+        cluster = Cluster(folder, host="0.0.0.0")
+        daemon = cluster.daemon.start()
+        self.addCleanup(daemon.stop)
+        url = f"c10dd://{networks.NEAR}:{daemon.address[1]}/llm-1"
+        token = cluster.token("alice", "llm-*")
+        self.maxDiff = None
+        self.assertEqual((0, "v"), cluster.run(HELLO, token, url, *networks.in_far))
+        code, out = cluster.run(HELLO, None, url, *networks.in_far)
+        self.assertEqual(1, code)
+        self.assertIn("set C10DD_TOKEN_FILE", out)
+
+
+class WhatHeMayDo(TlsTest):
+    def test_roles_over_both_protocols(self):
+        tokens = {role: self.cluster.token(role, "llm-*", role) for role in ("viewer", "trainer", "admin")}
+        root = self.cluster.token("root", "*", "admin")
+        with self.cluster.connect(tokens["trainer"]) as trainer:
+            trainer.store.set("k", "v")
+            with self.cluster.connect(tokens["viewer"]) as viewer:
+                self.assertEqual(b"v", viewer.store.get("k"))
+                with self.assertRaises(c10dd.PermissionDenied) as refused:
+                    viewer.store.set("k", "w")
+                self.assertIn("ask for one with a higher role", str(refused.exception))
+        expected = {"/v1/jobs/llm-1": (200, 200, 200, 200, 401), "/metrics": (403, 403, 403, 200, 401),
+                    "/v1/daemons": (403, 403, 403, 200, 401), "/v1/jobs": (200, 200, 200, 200, 401),
+                    "/v1/jobs/vision": (403, 403, 403, 404, 401), "/livez": (200,) * 5, "/readyz": (200,) * 5}
+        for path, codes in expected.items():
+            asked = tuple(self.cluster.http(path, token)[0] for token in (*tokens.values(), root, None))
+            self.assertEqual(codes, asked, path)
+        removals = [self.cluster.http("/v1/jobs/llm-1", token, "DELETE")[0] for token in (tokens["viewer"], tokens["trainer"])]
+        self.assertEqual([403, 403], removals)
+        self.assertEqual(200, self.cluster.http("/v1/jobs/llm-1", tokens["admin"], "DELETE")[0])
+        until(lambda: 'event=acted principal="admin" method=DELETE path=/v1/jobs/llm-1 status=200' in self.daemon.errors())
+        self.assertEqual(1, self.daemon.errors().count('event=admitted principal="trainer" train_job=llm-1'))
+
+
+class MetricsAddress(TlsTest):
+    def setUp(self):
+        self.port = reserve_port()
+        self.options = ("--listen-metrics", f"127.0.0.1:{self.port}")
+        super().setUp()
+
+    def test_serves_health_and_metrics_to_everybody_and_nothing_else(self):
+        plain = Daemon()
+        plain.address = ("127.0.0.1", self.port)
+        self.addCleanup(plain.log.close)
+        self.assertEqual(200, plain.http("/livez")[0])
+        self.assertEqual(200, plain.http("/readyz")[0])
+        status, text = plain.http("/metrics")
+        self.assertEqual(200, status)
+        ends = [line for line in text.splitlines() if line.startswith("c10dd_certificate_expiry_seconds ")]
+        self.assertEqual(1, len(ends), text)
+        self.assertGreater(float(ends[0].split()[1]), time.time() + 300 * 86400)
+        for path in ("/", "/v1/jobs", "/v1/version"):
+            status, text = plain.http(path)
+            self.assertEqual(404, status)
+            self.assertIn("this address serves only /livez, /readyz and /metrics", text)
+        with self.assertRaises(c10dd.Error), credentials():
+            c10dd.connect(f"c10dd://127.0.0.1:{self.port}/llm-1", timeout=2)
+
+
+class Renewal(TlsTest):
+    def setUp(self):
+        super().setUp()
+        self.failed = []
+
+    def calling(self, token, clients=4):
+        """Clients that call all the time; returns what ends them, and gives their statistics."""
+        stop = threading.Event()
+        stats = []
+
+        def call(number):
+            try:
+                with self.cluster.connect(token) as client:
+                    while not stop.is_set():
+                        client.store.set(f"k{number}", "v" * 3000)
+                        time.sleep(0.01)
+                    stats.append(client.stats())
+            except c10dd.Error as error:
+                self.failed.append(str(error))
+        threads = [threading.Thread(target=call, args=(n,)) for n in range(clients)]
+        for thread in threads:
+            thread.start()
+
+        def end():
+            stop.set()
+            for thread in threads:
+                thread.join()
+            return stats
+        return end
+
+    def serial(self):
+        with socket.create_connection(self.daemon.address) as plain, \
+                self.cluster.trust().wrap_socket(plain, server_hostname="127.0.0.1") as encrypted:
+            return encrypted.getpeercert()["serialNumber"]
+
+    def test_tokens_are_renewed_without_a_reconnect(self):
+        token = self.cluster.token("alice", ttl="3s")
+        end = self.calling(token)
+        for _ in range(6):
+            time.sleep(1.5)
+            self.cluster.token("alice", ttl="3s")
+        stats = end()
+        self.assertEqual([], self.failed)
+        self.assertEqual([(1, 0)] * 4, [(one.connects, one.failures) for one in stats])
+
+    def test_the_certificate_is_replaced_under_load_and_broken_sets_change_nothing(self):
+        end = self.calling(self.cluster.token("alice"))
+        serials = {self.serial()}
+        for n in range(5):
+            made("ca", "daemon", self.cluster.ca, "--out", self.cluster.files)
+            if n:
+                self.daemon.process.send_signal(signal.SIGHUP)
+            until(lambda: self.serial() not in serials)
+            serials.add(self.serial())
+        good = {name: text_of(os.path.join(self.cluster.files, name)) + "\n" for name in ("tls.crt", "tls.key", "ca.crt")}
+        now = self.serial()
+        for n, name in enumerate(("tls.crt", "tls.key", "ca.crt") * 3):
+            refused = self.daemon.errors().count("event=access_reloaded result=refused")
+            broken = (good[name][:len(good[name]) // 2], "", "not PEM")[n // 3]
+            with open(os.path.join(self.cluster.files, name), "w", encoding="ascii") as file:
+                file.write(broken)
+            self.daemon.process.send_signal(signal.SIGHUP)
+            until(lambda: self.daemon.errors().count("event=access_reloaded result=refused") > refused)
+            self.assertEqual(now, self.serial())
+            with open(os.path.join(self.cluster.files, name), "w", encoding="ascii") as file:
+                file.write(good[name])
+        self.assertIn("are not in force", self.cluster.http("/readyz")[1])
+        self.daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: "are not in force" not in self.cluster.http("/readyz")[1])
+        stats = end()
+        self.assertEqual([], self.failed)
+        self.assertEqual([(1, 0)] * 4, [(one.connects, one.failures) for one in stats])
+
+
+class Revocation(TlsTest):
+    def setUp(self):
+        self.grants = tempfile.NamedTemporaryFile("w", suffix=".toml")
+        self.addCleanup(self.grants.close)
+        self.options = ("--grants", self.grants.name)
+        super().setUp()
+
+    def test_a_revoked_token_ends_its_sessions_and_no_others(self):
+        alice, bob = self.cluster.token("alice"), self.cluster.token("bob")
+        with self.cluster.connect(alice) as hers, self.cluster.connect(bob) as his:
+            hers.store.set("k", "v")
+            self.grants.write('revoked = ["alice"]\n')
+            self.grants.flush()
+            self.daemon.process.send_signal(signal.SIGHUP)
+            until(lambda: "the token is revoked" in self.daemon.errors())
+            his.store.set("k", "w")
+            self.assertEqual((1, 0), (his.stats().connects, his.stats().failures))
+            with self.assertRaises(c10dd.Error):
+                hers.store.get("k", 1)
+            self.assertEqual("the token is revoked; ask for a new one (c10ddctl ca token)", self.refusal(TOKEN_FILE=alice))
+            self.grants.truncate(0)
+            self.daemon.process.send_signal(signal.SIGHUP)
+            self.assertEqual(b"w", hers.store.get("k", 20), "a client tries on")
+
+
+class Options(unittest.TestCase):
+    def test_what_cannot_work_is_refused_in_one_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cluster = Cluster(folder)
+            self.addCleanup(cluster.daemon.log.close)
+            empty = os.path.join(folder, "empty")
+            os.mkdir(empty)
+            loose = os.path.join(folder, "loose")
+            shutil.copytree(cluster.files, loose)
+            os.chmod(os.path.join(loose, "tls.key"), 0o644)
+            other = Cluster(os.path.join(folder, "other"))
+            self.addCleanup(other.daemon.log.close)
+            mixed = os.path.join(folder, "mixed")
+            shutil.copytree(cluster.files, mixed)
+            shutil.copy(os.path.join(other.files, "tls.key"), mixed)
+            for options, sentence in (
+                    (("--tls", os.path.join(folder, "none")), "there is no such folder"),
+                    (("--tls", empty), "tls.crt"), (("--tls", loose), "every user may read this key"),
+                    (("--tls", mixed), "tls.key"), (("--tls", cluster.ca), "tls.crt"),
+                    (("--tls", cluster.files, "--grants", os.path.join(folder, "none.toml")), "none.toml"),
+                    (("--grants", os.path.join(folder, "none.toml")), "--grants needs --tls"),
+                    (("--listen", "0.0.0.0:0"), "c10ddctl ca init")):
+                code, error = Daemon().refusal(*options)
+                self.assertEqual(64, code, error)
+                self.assertEqual(1, error.strip().count("\n") + 1, error)
+                self.assertIn(sentence, error)
+
+
+if __name__ == "__main__":
+    unittest.main()
