@@ -49,7 +49,7 @@ class ServerOperations final : public Operations {
       : loop_(loop),
         of_(of),
         forwarder_(of.metrics, of.context, of.addresses.front()),
-        lookup_(loop, of.engine) {}
+        lookup_(loop, of.engine, of.context.options.redis_ca) {}
 
   ServerFacts facts() const override;
 

@@ -147,6 +147,7 @@ struct OpenOptions {
   /// Tells the owners of jobs on a shared engine apart, beside the epoch: after the state was
   /// erased, epochs begin again. 0: a random number that this process has drawn.
   std::uint64_t process = 0;
+  std::string redis_ca = {};  ///< file with the CA of rediss: servers; empty: a CA of the system
   /// Receives the warnings of the engine's library, one line per call. May be called on any thread.
   std::function<void(std::string_view line)> warn = {};
 };

@@ -22,17 +22,14 @@ Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest,
 Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
                                                   const OpenOptions& options);
 
-/// Opens an engine on a Redis server; `rest` is //[[user]:password@]host[:port][/prefix].
-Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
-                                                  const OpenOptions& options);
+/// Opens an engine on a Redis server, or on the master that Sentinels name. Needs the whole URL, as
+/// parse_redis_url() does.
+Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view url, const OpenOptions& options);
 
-/// As above, on the master that Sentinels name; `rest` is
-/// //[[user]:password@]host[:port][,host[:port]...]/master[/prefix].
-Result<std::unique_ptr<Engine>> open_sentinel_engine(std::string_view rest,
-                                                     const OpenOptions& options);
-
-/// As open_fleet() and watch_server(), for URLs of both kinds.
-Result<std::unique_ptr<Fleet>> open_redis_fleet(std::string_view url, Duration patience);
-std::unique_ptr<ServerWatch> watch_redis_server(std::string_view url);
+/// As open_fleet() and watch_server(), for the same URLs.
+Result<std::unique_ptr<Fleet>> open_redis_fleet(std::string_view url, Duration patience,
+                                                std::string_view ca_file = {});
+std::unique_ptr<ServerWatch> watch_redis_server(std::string_view url,
+                                                std::string_view ca_file = {});
 
 }  // namespace c10dd::store

@@ -78,8 +78,9 @@ class Fleet {
 
 /// Opens a link to the fleet of a shared engine, redis://... Each call fails if the server is
 /// silent for `patience`, at most 2 s. Fails as open_engine() does, and with `unsupported` if the
-/// engine is not shared.
+/// engine is not shared. `ca_file` is OpenOptions::redis_ca.
 Result<std::unique_ptr<Fleet>> open_fleet(std::string_view url,
-                                          Duration patience = std::chrono::seconds(2));
+                                          Duration patience = std::chrono::seconds(2),
+                                          std::string_view ca_file = {});
 
 }  // namespace c10dd::store

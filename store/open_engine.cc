@@ -14,22 +14,34 @@
 #ifndef C10DD_WITH_REDIS
 #define C10DD_WITH_REDIS 1
 #endif
+#ifndef C10DD_WITH_TLS
+#define C10DD_WITH_TLS 1
+#endif
 
 namespace c10dd::store {
 namespace {
 
-using Open = Result<std::unique_ptr<Engine>>(std::string_view rest, const OpenOptions& options);
+using Open = Result<std::unique_ptr<Engine>>(std::string_view text, const OpenOptions& options);
 
 struct Scheme {
   std::string_view name;
   std::string_view form;
   std::string_view build_option;
-  Open* open;  ///< null if the build does not have the engine
+  Open* open;              ///< null if the build does not have the engine
+  bool whole_url = false;  ///< `open` needs the scheme, too
 };
 
 constexpr std::string_view kRedisForm = "redis://[[user]:password@]host:port[/prefix]";
 constexpr std::string_view kSentinelForm =
     "redis+sentinel://[[user]:password@]host:port[,host:port...]/master[/prefix]";
+
+#if C10DD_WITH_REDIS
+constexpr Open* kOpenRedis = open_redis_engine;
+#else
+constexpr Open* kOpenRedis = nullptr;
+#endif
+constexpr Open* kOpenRediss = C10DD_WITH_TLS ? kOpenRedis : nullptr;
+constexpr std::string_view kTlsOption = C10DD_WITH_TLS ? "C10DD_WITH_REDIS" : "C10DD_WITH_TLS";
 
 constexpr Scheme kSchemes[] = {
     {"memory", "memory:", "", open_memory_engine},
@@ -38,13 +50,10 @@ constexpr Scheme kSchemes[] = {
 #else
     {"rocksdb", "rocksdb:/path", "C10DD_WITH_ROCKSDB", nullptr},
 #endif
-#if C10DD_WITH_REDIS
-    {"redis", kRedisForm, "C10DD_WITH_REDIS", open_redis_engine},
-    {"redis+sentinel", kSentinelForm, "C10DD_WITH_REDIS", open_sentinel_engine},
-#else
-    {"redis", kRedisForm, "C10DD_WITH_REDIS", nullptr},
-    {"redis+sentinel", kSentinelForm, "C10DD_WITH_REDIS", nullptr},
-#endif
+    {"redis", kRedisForm, "C10DD_WITH_REDIS", kOpenRedis, true},
+    {"redis+sentinel", kSentinelForm, "C10DD_WITH_REDIS", kOpenRedis, true},
+    {"rediss", "rediss://... with TLS", kTlsOption, kOpenRediss, true},
+    {"rediss+sentinel", "rediss+sentinel://...", kTlsOption, kOpenRediss, true},
 };
 
 std::string known_forms() {
@@ -80,7 +89,7 @@ Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOpti
       return failure(Code::unsupported, "engine: {} is not part of this build; build with {}=ON",
                      scheme.name, scheme.build_option);
     }
-    return scheme.open(url.substr(colon + 1), options);
+    return scheme.open(scheme.whole_url ? url : url.substr(colon + 1), options);
   }
   return failure(Code::invalid_argument, "engine: unknown engine \"{}\"; use {}",
                  without_password(url), known_forms());
@@ -89,25 +98,28 @@ Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOpti
 namespace {
 
 [[maybe_unused]] bool is_redis(std::string_view url) {
-  return url.starts_with("redis:") || url.starts_with("redis+sentinel:");
+  const std::string_view scheme = url.substr(0, url.find(':'));
+  return scheme == "redis" || scheme == "redis+sentinel" ||
+         (C10DD_WITH_TLS && (scheme == "rediss" || scheme == "rediss+sentinel"));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Fleet>> open_fleet(std::string_view url,
-                                          [[maybe_unused]] Duration patience) {
+Result<std::unique_ptr<Fleet>> open_fleet(std::string_view url, [[maybe_unused]] Duration patience,
+                                          [[maybe_unused]] std::string_view ca_file) {
 #if C10DD_WITH_REDIS
   if (is_redis(url)) {
-    return open_redis_fleet(url, std::min<Duration>(patience, std::chrono::seconds(2)));
+    return open_redis_fleet(url, std::min<Duration>(patience, std::chrono::seconds(2)), ca_file);
   }
 #endif
   return failure(Code::unsupported, "engine {} cannot be shared by several daemons",
                  without_password(url));
 }
 
-std::unique_ptr<ServerWatch> watch_server([[maybe_unused]] std::string_view url) {
+std::unique_ptr<ServerWatch> watch_server([[maybe_unused]] std::string_view url,
+                                          [[maybe_unused]] std::string_view ca_file) {
 #if C10DD_WITH_REDIS
-  if (is_redis(url)) return watch_redis_server(url);
+  if (is_redis(url)) return watch_redis_server(url, ca_file);
 #endif
   return nullptr;
 }

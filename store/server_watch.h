@@ -31,7 +31,7 @@ class ServerWatch {
 };
 
 /// Makes a watch of a shared engine, without a connection yet; null if the engine is not shared, or
-/// its URL is malformed.
-std::unique_ptr<ServerWatch> watch_server(std::string_view url);
+/// its URL is malformed. `ca_file` is OpenOptions::redis_ca.
+std::unique_ptr<ServerWatch> watch_server(std::string_view url, std::string_view ca_file = {});
 
 }  // namespace c10dd::store

@@ -88,7 +88,8 @@ constexpr Option kTable[] = {
     {"engine", "URL", Form::text,
      "where the state is stored: memory: (lost at exit), rocksdb:/path or\n"
      "redis://[[user]:password@]host:port[/prefix], or with Sentinels\n"
-     "redis+sentinel://[[user]:password@]host:port[,...]/master[/prefix].\n"
+     "redis+sentinel://[[user]:password@]host:port[,...]/master[/prefix];\n"
+     "rediss: and rediss+sentinel: with TLS.\n"
      "Put a password into the variable or the file: other users can see\n"
      "command lines",
      set_engine, [](const Options& o) { return o.engine; }},
@@ -107,6 +108,15 @@ constexpr Option kTable[] = {
      "clients and other daemons reach this daemon; without a value, the\n"
      "address that it listens on, or the name of this machine",
      set_advertise, [](const Options& o) { return o.advertise; }},
+    {"redis_ca", "FILE", Form::text,
+     "CA certificates (PEM) of a Redis server with TLS (rediss:); without a\n"
+     "value, the CAs of the system",
+     [](Options& o, Text text) { return set_path(o.redis_ca, text); },
+     [](const Options& o) { return o.redis_ca; }},
+    {"allow_insecure_redis", "", Form::boolean,
+     "with --tls, allow a Redis server on another machine without TLS",
+     [](Options& o, Text text) { return set_flag(o.allow_insecure_redis, text); },
+     [](const Options& o) { return flag_text(o.allow_insecure_redis); }},
     {"redis_accept_weak_durability", "", Form::boolean,
      "start on a Redis server that may lose acknowledged writes, because of\n"
      "its settings or because Sentinel may promote a replica",

@@ -170,7 +170,7 @@ Result<void> set_engine(Options& options, const std::string& text) {
     return text.starts_with(scheme) && text.size() > scheme.size();
   };
   if (text != "memory:" && !follows(kRocks) && !follows("redis://") &&
-      !follows("redis+sentinel://")) {
+      !follows("redis+sentinel://") && !follows("rediss://") && !follows("rediss+sentinel://")) {
     const bool path = text.starts_with('/') || text.starts_with("./") || text.starts_with("../");
     return failure(Code::invalid_argument,
                    "invalid engine \"{}\"; {}use memory:, rocksdb:/path or redis://host:port",
@@ -194,6 +194,20 @@ Result<void> set_engine(Options& options, const std::string& text) {
   }
   options.engine = text;
   return {};
+}
+
+bool is_insecure_redis(const std::string& engine) {
+  const bool plain = engine.starts_with("redis:") || engine.starts_with("redis+sentinel:");
+  if (!plain) return false;
+  const std::size_t begin = engine.find("//") + 2;
+  std::string_view hosts = std::string_view(engine).substr(begin);
+  hosts = hosts.substr(0, hosts.find('/', hosts.rfind('@') + 1));
+  hosts.remove_prefix(hosts.rfind('@') + 1);
+  for (const std::string& host : names_of(hosts)) {
+    const Result<AddressParts> parts = split_address(host);
+    if (!parts || !is_loopback(parts->host)) return true;
+  }
+  return false;
 }
 
 std::string state_path(const Options& options) {

@@ -47,6 +47,10 @@ bool replies_to(const Options& options, std::string_view host);
 /// Returns the addresses of Options::advertise.
 std::vector<std::string> advertised(const Options& options);
 
+/// Returns whether this is the URL of a Redis server, or a Sentinel, on another machine without
+/// TLS.
+bool is_insecure_redis(const std::string& engine);
+
 /// Returns the absolute path of the state directory, or an empty text if the engine has none.
 std::string state_path(const Options& options);
 

@@ -220,6 +220,13 @@ Result<void> check_access(const Layers& layers) {
                    "{} needs {}: without it this daemon asks nobody who he is",
                    layers.source[index_of("grants")], flag_of("tls"));
   }
+  if (!options.tls.empty() && !options.allow_insecure_redis && is_insecure_redis(options.engine)) {
+    return failure(Code::invalid_argument,
+                   "{}: the rows of all jobs would travel to {} in the clear, although {} is "
+                   "given; use rediss://, or accept the risk with {}",
+                   layers.source[index_of("engine")], store::without_password(options.engine),
+                   flag_of("tls"), flag_of("allow_insecure_redis"));
+  }
   const bool asks = !options.tls.empty() || options.allow_insecure_listen;
   if (asks || is_loopback(options.listen_host)) return {};
   return failure(Code::invalid_argument,

@@ -38,6 +38,8 @@ struct Options {
   bool accept_rollback = false;
   /// On a shared engine: how long this daemon may be silent before others take its jobs over.
   std::chrono::nanoseconds lease = limits::kLease;
+  std::string redis_ca;               ///< file with the CA of a rediss: server; empty: the system's
+  bool allow_insecure_redis = false;  ///< with `tls`, allows plain Redis on another machine
   bool redis_accept_weak_durability =
       false;               ///< starts on a Redis that may lose acknowledged writes
   std::string mark;        ///< on a shared engine: file of the newest state seen; empty: none

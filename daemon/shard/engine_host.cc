@@ -43,7 +43,7 @@ store::OpenOptions open_options(const Options& options) {
   const auto warn = [](std::string_view line) {
     log_warn("event=engine_warning detail={}", Sentence{printable(line, 512)});
   };
-  return {.durability = options.durability, .warn = warn};
+  return {.durability = options.durability, .redis_ca = options.redis_ca, .warn = warn};
 }
 
 EngineHost::EngineHost(Loop& loop, Metrics& metrics, const Options& options,

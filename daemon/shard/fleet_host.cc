@@ -38,8 +38,8 @@ FleetHost::FleetHost(Loop& loop, const Options& options, std::vector<std::string
       mark_(options.mark),
       timer_(loop),
       look_timer_(loop),
-      watch_(store::watch_server(options.engine)),
-      link_([this] { return store::open_fleet(options_.engine, patience_); }) {}
+      watch_(store::watch_server(options.engine, options.redis_ca)),
+      link_([this] { return store::open_fleet(options_.engine, patience_, options_.redis_ca); }) {}
 
 FleetHost::~FleetHost() = default;
 

@@ -27,7 +27,8 @@ void OwnerLookup::find(std::vector<JobNumber> jobs, std::function<void(Result<Fo
 Result<OwnerLookup::Found> OwnerLookup::ask(const std::vector<JobNumber>& jobs) {
   const bool was_open = link_ != nullptr;
   if (!was_open) {
-    Result<std::unique_ptr<store::Fleet>> link = store::open_fleet(url_);
+    Result<std::unique_ptr<store::Fleet>> link =
+        store::open_fleet(url_, std::chrono::seconds(2), ca_file_);
     if (!link) return core::unavailable(link.error().detail);
     link_ = std::move(*link);
   }

@@ -25,7 +25,8 @@ class OwnerLookup {
     std::vector<std::optional<store::Owner>> owners;  ///< see store::Fleet::owners()
   };
 
-  OwnerLookup(Loop& loop, std::string url) : loop_(loop), url_(std::move(url)) {}
+  OwnerLookup(Loop& loop, std::string url, std::string ca_file = {})
+      : loop_(loop), url_(std::move(url)), ca_file_(std::move(ca_file)) {}
 
   /// Reads the fleet, and the owners of these jobs. Calls `then` on the loop. Fails with
   /// unavailable if the engine does not reply, or if too many lookups wait.
@@ -39,6 +40,7 @@ class OwnerLookup {
 
   Loop& loop_;
   const std::string url_;
+  const std::string ca_file_;  // of a rediss: server
   std::size_t waiting_ = 0;
   std::unique_ptr<store::Fleet> link_;  ///< used on thread_
   boost::asio::thread_pool thread_{1};  ///< the last member, so destroyed first

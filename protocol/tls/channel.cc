@@ -79,8 +79,10 @@ BIO_METHOD* method() {
 }
 
 /// Says what is wrong with a certificate, and what to do; empty if nothing is.
-std::string certificate_text(long result, bool is_server, const std::string& host) {
-  const std::string whose = is_server ? "the client's certificate" : "the daemon's certificate";
+std::string certificate_text(long result, const Context& context, const std::string& host) {
+  const bool is_server = context.is_server();
+  const std::string whose =
+      (is_server ? "the client" : std::string(context.words().name)) + "'s certificate";
   switch (result) {
     case X509_V_OK:
       return {};
@@ -100,30 +102,27 @@ std::string certificate_text(long result, bool is_server, const std::string& hos
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
       return whose + " is not signed by a CA that this " + (is_server ? "daemon" : "client") +
-             " trusts; " +
-             (is_server ? "use a certificate of its CA"
-                        : "use a token of this cluster, or set C10DD_CA_FILE to its CA");
+             " trusts; " + (is_server ? "use a certificate of its CA" : context.words().distrusted);
     default:
       return format("{} is refused: {}", whose, X509_verify_cert_error_string(result));
   }
 }
 
-constexpr std::string_view kPlainDaemon =
-    "the daemon does not speak TLS 1.2 or 1.3; start it with --tls, or use it without a token and "
-    "a CA";
-
 /// Says why a handshake or a record has failed, from the newest error of OpenSSL.
-std::string protocol_text(bool is_server) {
+std::string protocol_text(const Context& context) {
   const unsigned long error = ERR_peek_last_error();
-  const std::string peer = is_server ? "the client" : "the daemon";
+  const bool is_server = context.is_server();
+  const std::string peer = is_server ? "the client" : context.words().name;
+  const std::string no_server =
+      format("{} does not speak TLS 1.2 or 1.3; {}", peer, context.words().plain);
   switch (ERR_GET_REASON(error)) {
     case SSL_R_WRONG_VERSION_NUMBER:
     case SSL_R_HTTP_REQUEST:
     case SSL_R_UNKNOWN_PROTOCOL:
-      return is_server ? "the client does not speak TLS" : std::string(kPlainDaemon);
+      return is_server ? "the client does not speak TLS" : no_server;
     case SSL_R_UNSUPPORTED_PROTOCOL:
     case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION:
-      return is_server ? "the client does not speak TLS 1.2 or 1.3" : std::string(kPlainDaemon);
+      return is_server ? "the client does not speak TLS 1.2 or 1.3" : no_server;
     case SSL_R_NO_SHARED_CIPHER:
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
       return peer + " shares no cipher with this end, which needs ECDHE and AEAD";
@@ -188,7 +187,7 @@ Result<bool> Channel::shake_hands() {
 /// Makes the failure of a call that returned `result`.
 Failure Channel::failed(int result) {
   const int error = SSL_get_error(ssl_.get(), result);
-  const char* const peer = context_.is_server() ? "the client" : "the daemon";
+  const char* const peer = context_.is_server() ? "the client" : context_.words().name;
   if (error == SSL_ERROR_ZERO_RETURN || (error == SSL_ERROR_SYSCALL && bytes_->end) ||
       ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
     ERR_clear_error();
@@ -196,8 +195,8 @@ Failure Channel::failed(int result) {
                    open_ ? "a TLS record" : "the TLS handshake");
   }
   const long verified = SSL_get_verify_result(ssl_.get());
-  std::string text = open_ ? "" : certificate_text(verified, context_.is_server(), host_);
-  if (text.empty()) text = protocol_text(context_.is_server());
+  std::string text = open_ ? "" : certificate_text(verified, context_, host_);
+  if (text.empty()) text = protocol_text(context_);
   ERR_clear_error();
   return failure(Code::permission_denied, std::move(text));
 }

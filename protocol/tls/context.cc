@@ -110,8 +110,16 @@ Result<Context> Context::server(const Identity& identity,
   return made;
 }
 
-Result<Context> Context::client(const Trust& trust, const Identity* identity) {
+const ServerWords kDaemonWords = {"the daemon",
+                                  "use a token of this cluster, or set C10DD_CA_FILE to its CA",
+                                  "start it with --tls, or use it without a token and a CA"};
+const ServerWords kRedisWords = {"the Redis server", "give its CA with --redis-ca",
+                                 "use its tls-port, or a URL that begins with redis"};
+
+Result<Context> Context::client(const Trust& trust, const Identity* identity,
+                                const ServerWords& words) {
   Context made(false);
+  made.words_ = &words;
   ERR_clear_error();
   if (identity != nullptr && !show(made.get(), *identity)) {
     return failure(Code::invalid_argument, "the certificate cannot be used for TLS: {}",

@@ -34,6 +34,15 @@ struct CaHash {  ///< it shows a certificate of the CA whose key has this hash (
 };
 using Trust = std::variant<SystemCas, KnownCas, CaHash>;
 
+/// How the failures of a client name the server, and what they say to do.
+struct ServerWords {
+  const char* name;
+  const char* distrusted;  ///< its certificate is of another CA
+  const char* plain;       ///< it does not speak TLS
+};
+extern const ServerWords kDaemonWords;
+extern const ServerWords kRedisWords;
+
 /// Immutable; copies share it. Thread-safe.
 class Context {
  public:
@@ -42,9 +51,11 @@ class Context {
   static Result<Context> server(const Identity& identity,
                                 const std::vector<Certificate>& client_cas = {});
   /// For a client. `identity`: what it shows if it is asked; may be null.
-  static Result<Context> client(const Trust& trust, const Identity* identity = nullptr);
+  static Result<Context> client(const Trust& trust, const Identity* identity = nullptr,
+                                const ServerWords& words = kDaemonWords);
 
   bool is_server() const { return is_server_; }
+  const ServerWords& words() const { return *words_; }
   /// Returns whether a host name must be checked.
   bool checks_host() const { return checks_host_; }
   ssl_ctx_st* get() const { return context_.get(); }
@@ -54,6 +65,7 @@ class Context {
 
   std::shared_ptr<ssl_ctx_st> context_;
   bool is_server_;
+  const ServerWords* words_ = &kDaemonWords;
   bool checks_host_ = false;
   std::shared_ptr<const std::string> ca_hash_;  // to which OpenSSL's callback points
 };

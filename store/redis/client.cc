@@ -30,7 +30,10 @@ Result<std::unique_ptr<RedisClient>> RedisClient::open(RedisAddress address, Dur
 
 Result<void> RedisClient::connect() {
   Result<std::unique_ptr<RedisLink>> link =
-      RedisLink::open(address_.host, address_.port, patience_);
+      RedisLink::open(address_.host, address_.port, patience_, address_.tls, address_.ca_file);
+  if (!link && link.error().code != Code::unavailable) {
+    return failure(link.error().code, "{}{}", where(), link.error().detail);
+  }
   if (!link) return drop(link.error().detail);
   link_ = std::move(*link);
   if (Result<void> known = log_in(); !known) return known;

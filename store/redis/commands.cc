@@ -141,9 +141,13 @@ Result<RedisAddress> parse_sentinel_address(std::string_view text) {
 }
 
 Result<RedisAddress> parse_redis_url(std::string_view url) {
-  const std::string_view rest = url.substr(std::min(url.find(':'), url.size() - 1) + 1);
-  return url.starts_with("redis+sentinel:") ? parse_sentinel_address(rest)
-                                            : parse_redis_address(rest);
+  const std::size_t colon = std::min(url.find(':'), url.size() - 1);
+  const std::string_view scheme = url.substr(0, colon);
+  const std::string_view rest = url.substr(colon + 1);
+  Result<RedisAddress> address =
+      scheme.ends_with("+sentinel") ? parse_sentinel_address(rest) : parse_redis_address(rest);
+  if (address) address->tls = scheme.starts_with("rediss");
+  return address;
 }
 
 std::string redis_head_key(std::string_view prefix, JobNumber job) {

@@ -22,7 +22,9 @@ struct RedisAddress {
   std::string password;          ///< empty: the server needs no password
   /// If not empty, these Sentinels are asked for the address of the master, host and port.
   std::vector<std::pair<std::string, std::uint16_t>> sentinels = {};
-  std::string master = {};  ///< the name of the master at the Sentinels
+  std::string master = {};   ///< the name of the master at the Sentinels
+  bool tls = false;          ///< the server, and the Sentinels, speak TLS
+  std::string ca_file = {};  ///< their CA; empty: a CA of the system
 };
 
 /// Owner of job 0, which all daemons change.
@@ -35,7 +37,8 @@ Result<RedisAddress> parse_redis_address(std::string_view text);
 /// redis+sentinel: URLs after the scheme. Host and port of the address stay empty.
 Result<RedisAddress> parse_sentinel_address(std::string_view text);
 
-/// Parses a URL of either kind, with its scheme.
+/// Parses a URL of either kind, with its scheme: redis, redis+sentinel, or rediss and
+/// rediss+sentinel for TLS.
 Result<RedisAddress> parse_redis_url(std::string_view url);
 
 /// Returns the key of the Redis hash that stores a job's JobHead as {epoch, rev, from}. It also has

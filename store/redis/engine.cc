@@ -460,14 +460,11 @@ Result<std::unique_ptr<Engine>> open_at(Result<RedisAddress> address, const Open
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
+Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view url,
                                                   const OpenOptions& options) {
-  return open_at(parse_redis_address(rest), options);
-}
-
-Result<std::unique_ptr<Engine>> open_sentinel_engine(std::string_view rest,
-                                                     const OpenOptions& options) {
-  return open_at(parse_sentinel_address(rest), options);
+  Result<RedisAddress> address = parse_redis_url(url);
+  if (address) address->ca_file = options.redis_ca;
+  return open_at(std::move(address), options);
 }
 
 }  // namespace c10dd::store

@@ -143,9 +143,11 @@ class RedisFleet final : public Fleet {
 
 }  // namespace
 
-Result<std::unique_ptr<Fleet>> open_redis_fleet(std::string_view url, Duration patience) {
+Result<std::unique_ptr<Fleet>> open_redis_fleet(std::string_view url, Duration patience,
+                                                std::string_view ca_file) {
   Result<RedisAddress> address = parse_redis_url(url);
   if (!address) return address.error();
+  address->ca_file = ca_file;
   Result<std::unique_ptr<RedisClient>> client = RedisClient::open(std::move(*address), patience);
   if (!client) return client.error();
   return std::unique_ptr<Fleet>(std::make_unique<RedisFleet>(std::move(*client)));

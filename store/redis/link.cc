@@ -46,23 +46,24 @@ RedisReply copy_of(const redisReply& reply) {
 
 class HiredisLink final : public RedisLink {
  public:
-  explicit HiredisLink(RedisSocket socket) : socket_(std::move(socket)), reader_(kReplyElements) {}
+  explicit HiredisLink(std::unique_ptr<RedisTransport> transport)
+      : transport_(std::move(transport)), reader_(kReplyElements) {}
 
-  Result<void> send(std::string_view bytes) override { return socket_.send(bytes); }
+  Result<void> send(std::string_view bytes) override { return transport_->send(bytes); }
 
   Result<RedisReply> receive(std::size_t bytes_max) override {
     while (true) {
       const Result<HiredisReply> reply = reader_.next(bytes_max);
       if (!reply) return failure(Code::unavailable, reply.error().detail);
       if (*reply) return copy_of(**reply);
-      const Result<std::size_t> received = socket_.receive(buffer_);
+      const Result<std::size_t> received = transport_->receive(buffer_);
       if (!received) return received.error();
       reader_.feed({buffer_.data(), *received});
     }
   }
 
  private:
-  RedisSocket socket_;
+  std::unique_ptr<RedisTransport> transport_;
   HiredisReader reader_;
   std::array<char, 16 * 1024> buffer_;
 };
@@ -76,10 +77,19 @@ bool RedisReply::number(std::uint64_t& value) const {
 }
 
 Result<std::unique_ptr<RedisLink>> RedisLink::open(const std::string& host, std::uint16_t port,
-                                                   Duration patience) {
+                                                   Duration patience, [[maybe_unused]] bool tls,
+                                                   [[maybe_unused]] const std::string& ca_file) {
   Result<RedisSocket> socket = RedisSocket::connect(host, port, patience);
   if (!socket) return socket.error();
-  return std::unique_ptr<RedisLink>(std::make_unique<HiredisLink>(std::move(*socket)));
+  std::unique_ptr<RedisTransport> transport = std::make_unique<RedisSocket>(std::move(*socket));
+#if C10DD_WITH_TLS
+  if (tls) {
+    auto inside = encrypted(std::move(transport), host, ca_file);
+    if (!inside) return inside.error();
+    transport = std::move(*inside);
+  }
+#endif
+  return std::unique_ptr<RedisLink>(std::make_unique<HiredisLink>(std::move(transport)));
 }
 
 }  // namespace c10dd::store

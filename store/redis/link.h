@@ -38,9 +38,11 @@ inline constexpr Duration kRedisPatience = std::chrono::seconds(2);
 /// A connection. Used by one thread at a time.
 class RedisLink {
  public:
-  /// Connects. Fails with unavailable if the server cannot be reached within `patience`.
+  /// Connects. Fails with unavailable if the server cannot be reached within `patience`, and as
+  /// encrypted() does if `tls`.
   static Result<std::unique_ptr<RedisLink>> open(const std::string& host, std::uint16_t port,
-                                                 Duration patience = kRedisPatience);
+                                                 Duration patience = kRedisPatience,
+                                                 bool tls = false, const std::string& ca_file = {});
 
   virtual ~RedisLink() = default;
 

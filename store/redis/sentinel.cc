@@ -13,7 +13,8 @@ using Kind = RedisReply::Kind;
 /// Asks one Sentinel. The reply is an array of host and port, or nil.
 Result<RedisReply> ask(const RedisAddress& address, const std::string& host, std::uint16_t port,
                        Duration patience) {
-  Result<std::unique_ptr<RedisLink>> link = RedisLink::open(host, port, patience);
+  Result<std::unique_ptr<RedisLink>> link =
+      RedisLink::open(host, port, patience, address.tls, address.ca_file);
   if (!link) return link.error();
   Bytes out;
   const bool login = !address.password.empty();

@@ -94,9 +94,10 @@ RedisSettings read_redis_settings(RedisClient& client) {
           client.setting("client-query-buffer-limit")};
 }
 
-std::unique_ptr<ServerWatch> watch_redis_server(std::string_view url) {
-  const Result<RedisAddress> address = parse_redis_url(url);
+std::unique_ptr<ServerWatch> watch_redis_server(std::string_view url, std::string_view ca_file) {
+  Result<RedisAddress> address = parse_redis_url(url);
   if (!address) return nullptr;
+  address->ca_file = ca_file;
   return std::make_unique<RedisServerWatch>(*address);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,8 +14,28 @@
 
 namespace c10dd::store {
 
-/// Owned by one thread at a time.
-class RedisSocket {
+/// Carries the bytes of a connection. Owned by one thread at a time.
+class RedisTransport {
+ public:
+  virtual ~RedisTransport() = default;
+
+  /// Sends all bytes. Fails with unavailable if the connection is lost, or takes nothing for its
+  /// patience.
+  virtual Result<void> send(std::string_view bytes) = 0;
+
+  /// Waits for bytes, and returns how many it has stored in `into`, at least one. Fails with
+  /// unavailable if the connection is lost or closed, or nothing comes within its patience.
+  virtual Result<std::size_t> receive(std::span<char> into) = 0;
+};
+
+/// Lets `socket` speak TLS with a server whose certificate must be for `host`, by a CA of `ca_file`
+/// or, if that is empty, of the system. Fails with unavailable if the connection is lost, otherwise
+/// with permission_denied, or with invalid_argument if the file cannot be read.
+Result<std::unique_ptr<RedisTransport>> encrypted(std::unique_ptr<RedisTransport> socket,
+                                                  const std::string& host,
+                                                  const std::string& ca_file);
+
+class RedisSocket final : public RedisTransport {
  public:
   /// Connects to the first address of `host` that takes the connection. Fails with unavailable if
   /// none does within `patience`, which counts for all of them together; looking up a name may take
@@ -24,15 +45,10 @@ class RedisSocket {
 
   RedisSocket(RedisSocket&& other) noexcept;
   RedisSocket& operator=(RedisSocket&&) = delete;
-  ~RedisSocket();
+  ~RedisSocket() override;
 
-  /// Sends all bytes. Fails with unavailable if the connection is lost, or takes nothing for
-  /// `patience`.
-  Result<void> send(std::string_view bytes);
-
-  /// Waits for bytes, and returns how many it has stored in `into`, at least one. Fails with
-  /// unavailable if the connection is lost or closed, or nothing comes within `patience`.
-  Result<std::size_t> receive(std::span<char> into);
+  Result<void> send(std::string_view bytes) override;
+  Result<std::size_t> receive(std::span<char> into) override;
 
  private:
   RedisSocket(int descriptor, Duration patience) : descriptor_(descriptor), patience_(patience) {}

@@ -18,23 +18,32 @@ def ignore_file_limits():
 class Redis:
     """One server, which starts again on the same port and folder."""
 
-    def __init__(self, folder, *options, port=None):
+    def __init__(self, folder, *options, port=None, tls=None):
+        """`tls`: a folder with tls.crt, tls.key and ca.crt; then the server speaks only TLS."""
         if shutil.which("redis-server") is None:
             raise unittest.SkipTest("redis-server is not installed")
         self.port = port or reserve_port()
         self.folder = folder
         self.options = options
+        self.tls = tls
         self.process = None
 
     def start(self):
         self.process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder,
+            ["redis-server", *self.where(), "--bind", "127.0.0.1", "--dir", self.folder,
              "--appendonly", "yes", "--appendfsync", "always", *self.options],
             stdout=subprocess.PIPE, text=True, preexec_fn=ignore_file_limits)
         for line in self.process.stdout:
             if "Ready to accept connections" in line:
                 return self
         raise RuntimeError(f"redis-server did not start in {self.folder}")
+
+    def where(self):
+        if self.tls is None:
+            return ("--port", str(self.port))
+        files = {name: os.path.join(self.tls, name) for name in ("tls.crt", "tls.key", "ca.crt")}
+        return ("--port", "0", "--tls-port", str(self.port), "--tls-auth-clients", "no", "--tls-cert-file", files["tls.crt"],
+                "--tls-key-file", files["tls.key"], "--tls-ca-cert-file", files["ca.crt"])
 
     def send_signal(self, number):
         self.process.send_signal(number)

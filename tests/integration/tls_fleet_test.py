@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Daemons of a fleet with --tls: redirects, takeovers, requests and connections that they pass on, and a token
+"""Daemons of a fleet with --tls, on a Redis with TLS: redirects, takeovers, requests and connections that they pass on, and a token
 for all of them."""
+import contextlib
 import json
 import os
+import shutil
+import tempfile
 import unittest
 
-from cluster import Cluster, c10dd, credentials
+from cluster import Cluster, c10dd, credentials, ctl
+from daemon import Daemon
 from fleet_test import Fleet
+from redis_server import Redis
 from tcpstore_wire import Client as Rank
 
 
@@ -15,14 +20,18 @@ class OverTls(Fleet):
     daemons = 3
 
     def setUp(self):
-        self.cluster = None
-        super().setUp()
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+        self.cluster = Cluster(os.path.join(self.folder, "cluster"))
+        self.addCleanup(self.cluster.daemon.log.close)
+        redis = self.stack.enter_context(Redis(self.folder, tls=self.cluster.files))
+        self.engine = f"rediss://127.0.0.1:{redis.port}"
+        self.fleet = [self.stack.enter_context(self.of("--tls", self.cluster.files)) for _ in range(self.daemons)]
 
-    def daemon(self, *options):
-        if self.cluster is None:
-            self.cluster = Cluster(os.path.join(self.folder, "cluster"))
-            self.addCleanup(self.cluster.daemon.log.close)
-        return super().daemon("--tls", self.cluster.files, *options)
+    def of(self, *options):
+        return Daemon(*self.options, "--redis-ca", os.path.join(self.cluster.files, "ca.crt"), *options, engine=self.engine)
 
     def ask(self, daemon, path, token, method="GET"):
         self.cluster.daemon.address = daemon.address
@@ -44,7 +53,7 @@ class OverTls(Fleet):
             self.assertEqual(b"w", other.store.get("k", 30))
 
     def test_requests_are_answered_at_each_daemon_and_a_job_moves_by_token(self):
-        first, second, _ = self.fleet
+        first, second, third = self.fleet
         alice, root = self.cluster.token("alice", "llm-*"), self.cluster.token("root", role="admin")
         with self.client(alice, "llm-1", first) as client:
             client.store.set("k", "v")
@@ -54,6 +63,9 @@ class OverTls(Fleet):
             listed = json.loads(self.ask(second, "/v1/daemons", root)[1])["daemons"]
             self.assertEqual(3, len(listed))
             self.assertEqual(409, self.ask(second, "/v1/jobs/llm-1", root, "DELETE")[0], "a session is connected")
+        moved = ctl("--daemon", "%s:%d" % second.address, "move", "llm-1", "%s:%d" % third.address,
+                    environment={"C10DD_TOKEN_FILE": root})
+        self.assertEqual(0, moved[0], moved)
         self.wait_for("the removal", lambda: self.ask(second, "/v1/jobs/llm-1", root, "DELETE")[0] == 200)
 
     def test_stock_trainers_of_the_same_machine_reach_their_run_at_each_daemon(self):
@@ -65,7 +77,7 @@ class OverTls(Fleet):
     def test_a_daemon_of_another_ca_is_not_believed(self):
         other = Cluster(os.path.join(self.folder, "other"))
         self.addCleanup(other.daemon.log.close)
-        stranger = self.stack.enter_context(Fleet.daemon(self, "--tls", other.files))
+        stranger = self.stack.enter_context(self.of("--tls", other.files))
         with self.client(other.token("eve"), "llm-2", stranger) as client:
             client.store.set("k", "v")
             root = self.cluster.token("root", role="admin")

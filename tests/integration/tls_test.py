@@ -7,15 +7,29 @@ import shutil
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 import unittest
 
-from cluster import Cluster, c10dd, credentials, ctl, made
-from daemon import SLOWDOWN, Daemon, reserve_port
+from cluster import ENVIRONMENT, Cluster, c10dd, credentials, ctl, made
+from daemon import BIN, SLOWDOWN, Daemon, reserve_port
 from networks import TwoNetworks
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../pytorch"))
+from environments import DEBIAN, python_of  # noqa: E402
+
+TRAINER = """
+import os, sys, time, torch
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method=sys.argv[1] or None)
+x = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(x)
+os.write(1, f"sum {x.item()}\\n".encode())
+dist.barrier()
+"""
 HELLO = "import c10dd\nwith c10dd.connect(timeout=10) as client:\n    client.store.set('k', 'v'); print(client.store.get('k').decode())"
 
 
@@ -266,6 +280,51 @@ class Revocation(TlsTest):
             self.grants.truncate(0)
             self.daemon.process.send_signal(signal.SIGHUP)
             self.assertEqual(b"w", hers.store.get("k", 20), "a client tries on")
+
+
+class StockTrainers(unittest.TestCase):
+    """PyTorch without any change on another machine, by the proxy on its node: no store is open to the network."""
+
+    def setUp(self):
+        self.python = python_of(DEBIAN)
+        if self.python is None:
+            self.skipTest("PyTorch 1.13.1 is not installed")
+        self.networks = TwoNetworks()
+        self.addCleanup(self.networks.go_home)
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder, True)
+        self.cluster = Cluster(folder, host="0.0.0.0", engine=f"rocksdb:{folder}/state")
+        daemon = self.cluster.daemon.start()
+        self.addCleanup(daemon.stop)
+        self.address = f"{self.networks.NEAR}:{daemon.address[1]}"
+        self.environment = {**ENVIRONMENT, "GLOO_SOCKET_IFNAME": "lo", "C10DD_TOKEN_FILE": self.cluster.token("alice", "llm-*")}
+
+    def start(self, *words, **variables):
+        return subprocess.Popen([*self.networks.in_far, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env={**self.environment, **variables})
+
+    def test_by_c10drun(self):
+        with self.start(os.path.join(BIN, "c10drun"), "--daemon", self.address, "--job", "llm-1", "--nproc", "2", "--no-python",
+                        "--", self.python, "-c", TRAINER, "") as launch:
+            out = launch.communicate(timeout=60 * SLOWDOWN)[0]
+        self.assertEqual((0, 2), (launch.returncode, out.count("sum 3.0")), out)
+
+    def test_by_the_scheme(self):
+        ranks = [self.start(self.python, "-c", "import c10dd.torch\n" + TRAINER, f"c10dd://{self.address}/llm-2", RANK=str(rank),
+                            WORLD_SIZE="2") for rank in range(2)]
+        for rank in ranks:
+            out = rank.communicate(timeout=60 * SLOWDOWN)[0]
+            self.assertEqual((0, 1), (rank.returncode, out.count("sum 3.0")), out)
+
+    def test_the_daemon_dies_under_them(self):
+        with self.start(os.path.join(BIN, "c10drun"), "--daemon", self.address, "--job", "llm-3", "--nproc", "2", "--no-python",
+                        "--", self.python, "-c", TRAINER.replace("dist.all_reduce", "time.sleep(3); dist.barrier(); dist.all_reduce"),
+                        "") as launch:
+            time.sleep(1.5)
+            self.cluster.daemon.kill()
+            self.cluster.daemon.start()
+            out = launch.communicate(timeout=90 * SLOWDOWN)[0]
+        self.assertEqual((0, 2), (launch.returncode, out.count("sum 3.0")), out)
 
 
 class Options(unittest.TestCase):

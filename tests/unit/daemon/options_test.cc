@@ -82,7 +82,7 @@ constexpr const char* kKnownKeys =
     "use one of listen, allow_insecure_listen, tls, grants, listen_metrics, protocols, "
     "tcpstore_job, tcpstore_from, "
     "tcpstore_legacy, endpoint_ports, http_hosts, engine, durability, lease, advertise, "
-    "redis_accept_weak_durability, mark, shards, "
+    "redis_ca, allow_insecure_redis, redis_accept_weak_durability, mark, shards, "
     "log_level, "
     "drain_timeout, run_grace, session_expiry, idle_timeout, max_connections, "
     "max_connections_per_address, max_jobs, max_bytes, max_keys_per_job, max_bytes_per_job, "
@@ -209,6 +209,20 @@ TEST_F(OptionsTest, AddressesThatOthersReachNeedTheLoudOption) {
   EXPECT_EQ(accepted({"--tls", "d", "--grants", "g.toml"}).grants, "g.toml");
   EXPECT_EQ(refused({"--grants", "g.toml", "--listen", "127.0.0.1:1"}),
             "c10dd: --grants needs --tls: without it this daemon asks nobody who he is\n");
+  for (const char* far :
+       {"redis://head:6379", "redis://u:p@10.0.0.7:1/x", "redis+sentinel://127.0.0.1:1,b:2/m"}) {
+    EXPECT_EQ(refused({"--tls", "d", "--engine", far}),
+              "c10dd: --engine: the rows of all jobs would travel to " +
+                  store::without_password(far) +
+                  " in the clear, although --tls is given; use rediss://, or accept the risk with "
+                  "--allow-insecure-redis\n");
+    EXPECT_EQ(accepted({"--tls", "d", "--engine", far, "--allow-insecure-redis"}).engine, far);
+    EXPECT_EQ(accepted({"--engine", far}).engine, far) << "nobody is promised anything";
+  }
+  for (const char* near : {"redis://127.0.0.1:6379/x", "redis://:p%40@localhost", "rediss://head:1",
+                           "redis+sentinel://127.0.0.1:1,[::1]:2/m", "rediss+sentinel://a,b/m"}) {
+    EXPECT_EQ(accepted({"--tls", "d", "--engine", near}).engine, near);
+  }
   const Options with_metrics = accepted({"--tls", "d", "--listen-metrics", "[::]:9464"});
   EXPECT_EQ(with_metrics.metrics_host, "::");
   EXPECT_EQ(with_metrics.metrics_port, 9464);

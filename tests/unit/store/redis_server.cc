@@ -10,7 +10,12 @@
 
 #include <array>
 #include <chrono>
+#include <fstream>
+#include <vector>
 
+#if C10DD_WITH_TLS
+#include "protocol/tls/certificates.h"
+#endif
 #include "store/redis/commands.h"
 #include "tests/integration/installed_program.h"
 
@@ -38,22 +43,41 @@ bool wait_for(int output, const std::string& text) {
   return true;
 }
 
+#if C10DD_WITH_TLS
+/// Writes a CA and the certificate of a server on 127.0.0.1.
+void write_files(const std::string& folder) {
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const std::chrono::hours day(24);
+  const tls::Key ca_key = tls::Key::make();
+  const tls::Certificate ca = tls::make_ca({"redis", {}, now - day, now + day}, ca_key);
+  const tls::Key key = tls::Key::make();
+  const auto own =
+      tls::make_server({"redis", {"127.0.0.1"}, now - day, now + day}, key, ca, ca_key);
+  std::ofstream(folder + "/ca.crt") << ca.pem();
+  std::ofstream(folder + "/tls.crt") << own->pem();
+  std::ofstream(folder + "/tls.key") << key.private_pem();
+}
+#endif
+
 }  // namespace
 
 bool RedisServer::installed() { return !program().empty(); }
 
-RedisServer::RedisServer() {
+RedisServer::RedisServer(bool tls) : tls_(tls) {
+#if C10DD_WITH_TLS
+  if (tls) write_files(directory_.path());
+#endif
   if (!start()) throw std::runtime_error("redis-server did not start");
 }
 
 RedisServer::~RedisServer() { stop(SIGTERM); }
 
 std::string RedisServer::url(const std::string& prefix) const {
-  return "redis://" + port_.address() + "/" + prefix;
+  return (tls_ ? "rediss://" : "redis://") + port_.address() + "/" + prefix;
 }
 
 RedisReply RedisServer::command(const std::vector<std::string>& arguments) const {
-  auto link = RedisLink::open("127.0.0.1", port());
+  auto link = RedisLink::open("127.0.0.1", port(), kRedisPatience, tls_, ca_file());
   if (!link) throw std::runtime_error(link.error().detail);
   Bytes out = "*" + std::to_string(arguments.size()) + "\r\n";
   for (const std::string& argument : arguments) {
@@ -74,6 +98,30 @@ void RedisServer::kill_and_restart() {
 bool RedisServer::start() {
   const std::string file = program();
   const std::string port = std::to_string(port_.number());
+  const std::string folder = directory_.path();
+  std::vector<std::string> words = {file,
+                                    "--port",
+                                    tls_ ? "0" : port,
+                                    "--bind",
+                                    "127.0.0.1",
+                                    "--dir",
+                                    folder,
+                                    "--appendonly",
+                                    "yes",
+                                    "--appendfsync",
+                                    "always",
+                                    "--save",
+                                    "",
+                                    "--daemonize",
+                                    "no"};
+  if (tls_) {
+    words.insert(words.end(), {"--tls-port", port, "--tls-auth-clients", "no", "--tls-cert-file",
+                               folder + "/tls.crt", "--tls-key-file", folder + "/tls.key",
+                               "--tls-ca-cert-file", folder + "/ca.crt"});
+  }
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
   std::array<int, 2> pipe{};
   if (::pipe(pipe.data()) != 0) return false;
   const pid_t parent = ::getpid();
@@ -84,9 +132,7 @@ bool RedisServer::start() {
     ::dup2(pipe[1], STDOUT_FILENO);
     ::close(pipe[0]);
     ::close(pipe[1]);
-    ::execl(file.c_str(), file.c_str(), "--port", port.c_str(), "--bind", "127.0.0.1", "--dir",
-            directory_.path().c_str(), "--appendonly", "yes", "--appendfsync", "always", "--save",
-            "", "--daemonize", "no", nullptr);
+    ::execv(file.c_str(), pointers.data());
     ::_exit(1);
   }
   ::close(pipe[1]);

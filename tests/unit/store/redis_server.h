@@ -20,13 +20,15 @@ class RedisServer {
   /// Whether there is a redis-server to start; without one its tests are skipped.
   static bool installed();
 
-  /// Throws when the server does not come up.
-  RedisServer();
+  /// Throws when the server does not come up. With `tls` it speaks only TLS.
+  explicit RedisServer(bool tls = false);
   ~RedisServer();
 
-  /// redis://127.0.0.1:port/prefix
+  /// redis://127.0.0.1:port/prefix, or rediss:
   std::string url(const std::string& prefix = "c10dd") const;
   std::uint16_t port() const { return port_.number(); }
+  /// The file of its CA; empty without TLS.
+  std::string ca_file() const { return tls_ ? directory_.path() + "/ca.crt" : ""; }
 
   /// One command on a connection of its own; throws on an error.
   RedisReply command(const std::vector<std::string>& arguments) const;
@@ -38,6 +40,7 @@ class RedisServer {
   bool start();
   void stop(int signal);
 
+  const bool tls_;
   TemporaryDirectory directory_;
   test::ReservedPort port_;
   pid_t pid_ = -1;

@@ -22,15 +22,22 @@ class SharedEngine : public testing::TestWithParam<std::string> {
       memory_ = std::make_shared<SharedMemory>();
     } else {
       if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server in PATH";
-      server_ = std::make_unique<RedisServer>();
+      server_ = std::make_unique<RedisServer>(GetParam() == "rediss");
     }
-    fleet_ = memory_ ? open_fleet_on(memory_) : open_fleet(server_->url()).value();
+    fleet_ = memory_ ? open_fleet_on(memory_) : fleet_of_server();
     for (std::uint64_t process : {1, 2}) {
-      engines_[process] = memory_ ? open_on(memory_, process)
-                                  : open_engine(server_->url(), {.process = process}).value();
+      engines_[process] = memory_ ? open_on(memory_, process) : engine_of_server(process);
       beat(process);
     }
     owned(1, {}, 0);
+  }
+
+  std::unique_ptr<Fleet> fleet_of_server() const {
+    return open_fleet(server_->url(), std::chrono::seconds(2), server_->ca_file()).value();
+  }
+  std::unique_ptr<Engine> engine_of_server(std::uint64_t process) const {
+    return open_engine(server_->url(), {.process = process, .redis_ca = server_->ca_file()})
+        .value();
   }
 
   Engine& engine(std::uint64_t process) { return *engines_[process]; }
@@ -110,7 +117,7 @@ TEST_P(SharedEngine, GivesAJobWhoseOwnerHasLeftOrReleasedIt) {
 }
 
 TEST_P(SharedEngine, HandsAJobToOneDaemon) {
-  engines_[3] = memory_ ? open_on(memory_, 3) : open_engine(server_->url(), {.process = 3}).value();
+  engines_[3] = memory_ ? open_on(memory_, 3) : engine_of_server(3);
   beat(3);
   const Epoch epoch = owned(1);
   ASSERT_EQ(commit(1, batch(kSharedJob, epoch, 0, "a", "1")), Outcome::durable);
@@ -289,6 +296,36 @@ TEST_P(SharedEngine, TellsEachDaemonWhatWasLostUntilItIsAccepted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SharedEngine, testing::Values("memory", "redis"), engine_name);
+#if C10DD_WITH_TLS
+INSTANTIATE_TEST_SUITE_P(Encrypted, SharedEngine, testing::Values("rediss"), engine_name);
+
+TEST(EncryptedRedis, IsNotBelievedUnlessItsCaIsKnownAndItNamesTheHost) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server in PATH";
+  const RedisServer server(true);
+  const RedisServer other(true);
+  const RedisServer plain;
+  const auto why = [](const std::string& url, const std::string& ca) {
+    const auto engine = open_engine(url, {.redis_ca = ca});
+    return engine ? "" : engine.error().detail;
+  };
+  EXPECT_EQ(why(server.url(), server.ca_file()), "");
+  const std::string distrusted =
+      "the Redis server's certificate is not signed by a CA that this client trusts; give its CA "
+      "with --redis-ca";
+  EXPECT_NE(why(server.url(), other.ca_file()).find(distrusted), std::string::npos);
+  EXPECT_NE(why(server.url(), "").find(distrusted), std::string::npos) << "the system's CAs";
+  const std::string port = std::to_string(server.port());
+  EXPECT_NE(why("rediss://localhost:" + port, server.ca_file()).find("is not for localhost"),
+            std::string::npos);
+  EXPECT_NE(why("rediss://127.0.0.1:" + std::to_string(plain.port()), server.ca_file())
+                .find("during the TLS handshake; check that the port is its tls-port"),
+            std::string::npos);
+  EXPECT_NE(why("redis://127.0.0.1:" + port, ""), "") << "plain to TLS";
+  EXPECT_NE(why(server.url(), "/no/file").find("check --redis-ca"), std::string::npos);
+  EXPECT_EQ(open_fleet(server.url(), std::chrono::seconds(2), other.ca_file()).error().code,
+            Code::permission_denied);
+}
+#endif
 
 class RedisFleet : public testing::Test {
  protected:
