@@ -39,8 +39,10 @@ std::string host_name() {
   return name;
 }
 
-client::CoreOptions core_options(const client::Url& url, const ClientOptions& options) {
+client::CoreOptions core_options(const client::Url& url, const ClientOptions& options,
+                                 bool encrypts) {
   client::CoreOptions core;
+  core.probes = !encrypts;
   for (const client::HostPort& daemon : url.daemons) core.addresses.push_back(daemon.text());
   core.seed = random_number();
   core.hello.version_min = kProtocolVersion;
@@ -81,11 +83,12 @@ class Client::Impl {
         limit(std::clamp<Duration>(options.timeout, Duration::zero(), limits::kTimeoutMax)),
         recorder(std::make_shared<client::Recorder>()),
         activity(std::make_shared<client::ActivityReporter>()),
+        tls(client::tls_of(options.credentials)),
         connection(std::make_shared<client::Connection>(
-            core_options(url, options),
+            core_options(url, options, tls != nullptr),
             std::vector<client::Connection::Periodic>{totals_of(recorder), activity->periodic()},
             client::announcer(client::process_environment(), std::move(options.on_connection)),
-            client::tls_of(options.credentials))),
+            tls)),
         barriers(connection),
         store(client::make_daemon_store(connection, limit)) {}
 
@@ -126,6 +129,7 @@ class Client::Impl {
   const client::HomeProcess home;
   std::shared_ptr<client::Recorder> recorder;
   std::shared_ptr<client::ActivityReporter> activity;
+  const std::shared_ptr<client::Tls> tls;  // null: the connection is not encrypted
   std::shared_ptr<client::Connection> connection;
   client::BarrierCalls barriers;
   std::shared_ptr<JobStore> store;

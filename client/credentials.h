@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include <c10dd/language.h>
+
 namespace c10dd {
 
 /// The credentials of a client. If any is given, the client speaks TLS with the daemon. The files

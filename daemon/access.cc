@@ -128,6 +128,12 @@ void TlsAccess::serve(SessionContext& context, Metrics& metrics) {
   };
   context.caller_of = [this](const std::string& credential, const std::string& job,
                              const Stream& stream) { return caller(credential, job, stream); };
+  context.note_caller = [this](const Result<core::Caller>& found, const std::string& job,
+                               const Stream& stream) {
+    if (encrypted(stream) == nullptr) return;
+    metrics_->authenticated(found ? Code::ok : found.error().code);
+    if (found) admitted_.note(found->principal, job, stream.address().to_string());
+  };
   context.roles_of = [this](std::string_view token, const Stream& stream) {
     return roles(token, stream);
   };
@@ -155,10 +161,7 @@ Result<core::Caller> TlsAccess::caller(const std::string& credential, const std:
                                        const Stream& stream) {
   const TlsStream* const is = encrypted(stream);
   if (is == nullptr) return core::Caller{};
-  Result<core::Caller> found = authenticator_.caller(credential, job, is->channel().peer());
-  metrics_->authenticated(found ? Code::ok : found.error().code);
-  if (found) admitted_.note(found->principal, job, stream.address().to_string());
-  return found;
+  return authenticator_.caller(credential, job, is->channel().peer());
 }
 
 std::optional<Result<core::JobRoles>> TlsAccess::roles(std::string_view token,
@@ -209,7 +212,8 @@ std::string TlsAccess::note() const {
   std::string text;
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
   if (!refused_why_.empty()) {
-    add("the changed files of --tls and --grants are not in force: " + refused_why_);
+    add("the changed files of --tls and --grants are not in force; event=access_reloaded in the "
+        "log says why");
   }
   const auto left = read_.rules->certificate_ends() - wall_now();
   if (left <= std::chrono::seconds(0)) {

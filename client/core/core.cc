@@ -147,7 +147,8 @@ void Core::recognise(std::string_view first_bytes) {
 // ---- a server that is not a daemon -------------------------------------------------------------
 
 std::optional<TimePoint> Core::probe_at() const {
-  if (stats_.connects > 0 || !foreign_.empty() || probes_ == std::size(kProbes)) return {};
+  if (!options_.probes || stats_.connects > 0) return {};
+  if (!foreign_.empty() || probes_ == std::size(kProbes)) return {};
   if (addresses_.several()) return {};  // rather try these than find out
   if (state_ == State::hello_sent) return hello_sent_at_ + kProbeAfter;
   if (state_ == State::away && hello_ignored_) return hello_sent_at_;

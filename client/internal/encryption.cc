@@ -4,6 +4,20 @@
 #include "client/internal/boot_time.h"
 
 namespace c10dd::client {
+namespace {
+
+/// Ends the connection, because its bytes cannot be decrypted. In TLS 1.3 a daemon refuses the
+/// certificate of a client when the client believes the handshake done.
+void broken(Core& core, const Failure& why) {
+  if (why.code == Code::permission_denied && !core.open()) {
+    return core.rejected(failure(why.code, "no TLS connection to the daemon at {}: {}",
+                                 core.address(), why.detail),
+                         boot_time());
+  }
+  core.closed("connection lost: " + why.detail, boot_time());
+}
+
+}  // namespace
 
 bool has_output(const Core& core, const TlsChannel* channel) {
   return !core.output().empty() || (channel != nullptr && !channel->outgoing().empty());
@@ -30,7 +44,7 @@ void received(Core& core, TlsChannel* channel, std::span<char> buffer, std::size
   channel->receive({buffer.data(), bytes});
   while (core.wants_socket()) {
     const Result<std::size_t> plain = channel->read(buffer);
-    if (!plain) return core.closed("connection lost: " + plain.error().detail, boot_time());
+    if (!plain) return broken(core, plain.error());
     if (*plain == 0) break;
     core.received({buffer.data(), *plain}, boot_time());
   }

@@ -35,6 +35,12 @@ Result<void> check_certificate(const tls::Certificate& own, const FileText& file
         "{} begins with the certificate of a CA, not of a daemon; use c10ddctl ca daemon",
         file.path);
   }
+  if (!own.may_serve()) {
+    return failure(Code::invalid_argument,
+                   "the certificate in {} is not one for a server; issue it with the usage "
+                   "serverAuth",
+                   file.path);
+  }
   if (own.ends() <= now) {
     return failure(Code::invalid_argument, "the certificate in {} has expired; renew it",
                    file.path);

@@ -60,7 +60,10 @@ class NativeSession final : public core::NativeConnection,
   std::string client() const override { return client_; }
   Result<core::Caller> authenticate(const std::string& credential, const std::string& job) override;
   void recheck() override {
-    if (!ended()) channels_.recheck();
+    if (ended()) return;
+    rechecks_ = true;
+    channels_.recheck();
+    rechecks_ = false;
   }
   void unknown_op() override {
     context().metrics.protocol_error(Protocol::native, Code::unknown_op);
@@ -72,6 +75,7 @@ class NativeSession final : public core::NativeConnection,
   asio::steady_timer deadline_;  // the deadline of the hello, then the time of each check_silence()
   std::uint64_t heard_turn_ = 0;  // the value of taken_turn() at the last check for silence
   unsigned silent_checks_ = 0;    // in a row
+  bool rechecks_ = false;         // asks again who the clients are
 };
 
 void NativeSession::start() {
@@ -90,6 +94,7 @@ Result<core::Caller> NativeSession::authenticate(const std::string& credential,
                                                  const std::string& job) {
   if (!context().caller_of) return core::Caller{};
   Result<core::Caller> caller = context().caller_of(credential, job, stream());
+  if (!rechecks_) context().note_caller(caller, job, stream());
   if (!caller) log_refusal(caller.error());
   if (caller && caller->valid_for > Duration::zero()) {
     context().rechecks->at(shared_self(), stream().executor(),

@@ -44,6 +44,10 @@ struct SessionContext {
   std::function<Result<core::Caller>(const std::string& credential, const std::string& job,
                                      const Stream&)>
       caller_of = {};
+  /// Counts and logs what caller_of has said of a client that was not asked before. Null if
+  /// caller_of is.
+  std::function<void(const Result<core::Caller>&, const std::string& job, const Stream&)>
+      note_caller = {};
   /// Notes when a connection must ask caller_of again. Null if `caller_of` is.
   Rechecks* rechecks = nullptr;
   /// Says what somebody may do who sends a token over HTTP, or none, on a stream; see

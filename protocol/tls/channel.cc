@@ -131,6 +131,7 @@ std::string protocol_text(const Context& context) {
     case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
       return peer + " says that the certificate expired";
     case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
     case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
       return peer + " refuses the certificate";
     default:

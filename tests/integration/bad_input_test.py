@@ -198,12 +198,13 @@ class Frames(unittest.TestCase):
         slow.close()
 
     def test_unknown_first_byte_closes(self):
-        for first in (b"\xff\x00", b"\x16\x03\x01", b"\x0c", b"zzz", b"\xc1C10X"):
+        alert = b"\x15\x03\x01\x00\x02\x02\x46"  # of TLS: protocol_version
+        for first, reply in ((b"\xff\x00", b""), (b"\x16\x03\x01", alert), (b"\x0c", b""), (b"zzz", b""), (b"\xc1C10X", b"")):
             with self.subTest(first=first):
                 raw = socket.create_connection(self.daemon.address, timeout=10)
                 raw.sendall(first)
                 try:
-                    self.assertEqual(b"", raw.recv(100))
+                    self.assertEqual(reply, raw.recv(100))
                 except ConnectionResetError:
                     pass
                 raw.close()

@@ -308,7 +308,7 @@ class Strangers(Relays):
         return dict(zip(words[::2], words[1::2]))
 
     def key_in(self, row):
-        return row[-16:]  # the last field
+        return row[-17:-1]  # before the last field, which says whether the daemon speaks TLS
 
     def process_of(self, daemon):
         return re.search(r"event=fleet_joined process=([0-9a-f]+)", daemon.errors()).group(1).encode()

@@ -55,6 +55,8 @@ class TcpStoreInput(unittest.TestCase):
             before = daemon.resident_bytes()
             for name, data in probes.items():
                 client = self.client(daemon, data)
+                if name == "TLS":  # it is told so, by an alert
+                    self.assertEqual(7, len(client.socket.recv(7)))
                 self.assertTrue(client.is_closed(1 * SLOWDOWN), name)
                 client.close()
                 self.assertIn("event=refused", daemon.errors().splitlines()[-1], name)

@@ -3,6 +3,7 @@
 // dialling.
 #include "tests/sim/client.h"
 
+#include "tests/sim/access_story.h"
 #include "tests/sim/plants.h"
 
 namespace c10dd::sim {
@@ -28,6 +29,11 @@ client::CoreOptions options_of(const Client::Identity& identity, const Swarm& sw
   options.hello.rank = identity.rank;
   if (random.chance(50)) options.hello.expiry = swarm.session_expiry;
   return options;
+}
+
+/// A client that is refused at its first connect ends.
+bool is_refusal(Code code) {
+  return code == Code::unauthenticated || code == Code::permission_denied;
 }
 
 }  // namespace
@@ -144,8 +150,10 @@ void Client::end_turn() {
     link_->close(Link::client);
     link_.reset();
   }
+  if (core_.wants_credential(local_now())) show_token();
   flush();
   note_names();
+  if (core_.over() && is_refusal(core_.over()->code)) return kill();  // its first connect
   settle();
   records_.sessions[core_.session()].confirmed = world_time(core_.last_confirmed());
   dial();
@@ -214,10 +222,18 @@ void Client::settle() {
   }
 }
 
+void Client::show_token() {
+  if (!records_.access) return;
+  if (core_.open() && planted(Plant::newer_token_not_shown)) return;
+  const std::string& of = identity_.token_of.empty() ? identity_.job : identity_.token_of;
+  core_.show(records_.access->token(of), local_now());
+}
+
 void Client::dial() {
   const auto at = core_.dial_at();
   if (!at || *at > local_now()) return;
   core_.dialling();
+  show_token();
   const auto self = std::static_pointer_cast<Client>(shared_from_this());
   const auto dialled = [this, self](const LinkRef& link, bool refused) {
     post([this, link, refused] {

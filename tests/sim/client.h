@@ -22,7 +22,8 @@ class Client final : public Process, public Endpoint {
     std::uint32_t number = 0;  ///< of the process
     std::string job;
     std::string run = {};
-    std::int64_t rank = -1;  ///< that its hello tells
+    std::int64_t rank = -1;     ///< that its hello tells
+    std::string token_of = {};  ///< the job whose token it shows; empty: `job`
   };
 
   Client(World& world, const Swarm& swarm, Network& network, Records& records, DriftingClock clock,
@@ -51,10 +52,13 @@ class Client final : public Process, public Endpoint {
     Process::resume();
   }
 
-  /// Returns true if no call is under way but the watch of the group, which never ends.
-  bool idle() const { return busy_calls() == 0; }
+  /// Returns true if no call is under way but the watch of the group, which never ends, or the
+  /// process has ended.
+  bool idle() const { return dead() || busy_calls() == 0; }
   /// Returns what does not add up in the books of a living client; empty if all does.
   std::string audit() const { return dead() ? "" : core_.audit(true); }
+  /// Returns whether the process has ended because its first connect was refused.
+  bool was_refused() const { return dead() && core_.over().has_value(); }
   bool follows() const { return pending_.contains(follow_); }
   const Identity& identity() const { return identity_; }
   const client::Core& core() const { return core_; }
@@ -67,6 +71,7 @@ class Client final : public Process, public Endpoint {
   void flush();
   void note_names();
   void settle();
+  void show_token();
   void dial();
   void call_again();
 

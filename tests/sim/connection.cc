@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/connection.h"
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
+#include "tests/sim/access_story.h"
 #include "tests/sim/plants.h"
 #include "tests/sim/shard.h"
 
@@ -55,6 +57,7 @@ void Connection::take_frame(const core::NativeChannels::Frame& frame) {
   Bytes changed;
   if (header.op == Hello::op.code) {
     Hello hello = std::get<Hello>(*native::decode_request(header.op, frame.body));
+    note_credential(header.channel, hello);
     sessions_[header.channel] = hello.session;
     records_.sessions[hello.session].client = static_cast<std::uint32_t>(hello.pid);
     if (planted(Plant::rollback_not_noticed)) {
@@ -62,6 +65,8 @@ void Connection::take_frame(const core::NativeChannels::Frame& frame) {
       native::encode_request(changed, header, hello);
       taken = **native::cut_request(changed, limits::kHelloFrameBytes);
     }
+  } else if (header.op == Authenticate::op.code) {
+    note_credential(header.channel, *native::decode_request(header.op, frame.body));
   } else if (sessions_.contains(header.channel)) {
     if (planted(Plant::acked_below_too_high)) ++header.acked_below;
     if (header.op == Goodbye::op.code) {
@@ -80,6 +85,7 @@ void Connection::taken(const OpInfo& op) { world_.note("request", link_->number,
 
 void Connection::send(const native::ReplyHeader& header, const Reply& reply) {
   if (closed_) return;
+  check_told(header.channel, reply, header.op);
   asked_[header.channel].erase({header.sequence, header.op});
   Reply told = reply;
   spoil(told);
@@ -104,6 +110,55 @@ void Connection::end_session(std::uint32_t channel, const Failure& reason) {
   asked_.erase(channel);
   sessions_.erase(channel);
   channels_.end_session(channel, reason);
+}
+
+// ---- who may do what ---------------------------------------------------------------------------
+
+Result<core::Caller> Connection::authenticate(const std::string& credential,
+                                              const std::string& job) {
+  if (!records_.access) return core::Caller{};
+  Result<core::Caller> caller = records_.access->caller(credential, job);
+  if (caller && !std::exchange(looks_, true)) look_again();
+  return caller;
+}
+
+/// Asks again who the clients are, as Rechecks lets a daemon do: when a token has ended, or who may
+/// do what has changed.
+void Connection::look_again() {
+  if (closed_) return;
+  world_.after(AccessStory::kLook, [weak = weak_from_this(), this] {
+    const auto self = weak.lock();
+    if (!self || closed_) return;
+    if (!look_due_) look_due_ = world_.now();
+    shard_.post([weak, this] {
+      const auto alive = weak.lock();
+      if (!alive || closed_) return;
+      look_due_.reset();
+      if (!planted(Plant::recheck_left_out)) channels_.recheck();
+    });
+    look_again();
+  });
+}
+
+/// Remembers what the client shows on a channel.
+void Connection::note_credential(std::uint32_t channel, const Request& request) {
+  if (const auto* hello = std::get_if<Hello>(&request)) {
+    shown_[channel] = {hello->job, {hello->credential}};
+  } else if (const auto* newer = std::get_if<Authenticate>(&request)) {
+    shown_[channel].tokens.push_back(newer->credential);
+  }
+}
+
+/// The oracle: a reply that is no refusal goes only to who may do something in the job.
+void Connection::check_told(std::uint32_t channel, const Reply& reply, std::uint8_t op) {
+  if (!records_.access || !reply || op == Ping::op.code) return;
+  const Shown& shown = shown_[channel];
+  for (const std::string& token : shown.tokens) {
+    if (records_.access->may_be_told(token, shown.job, look_due_.value_or(world_.now()))) return;
+  }
+  world_.violated(
+      "access", format("a reply to {} of {} goes to a client that has shown {}", find_op(op)->name,
+                       shown.job, shown.tokens.empty() ? "nothing" : shown.tokens.back()));
 }
 
 void Connection::refuse_bytes(const native::RequestHeader&, const Failure& reason) {

@@ -36,6 +36,10 @@ enum class Plant {
   beats_not_counted,
   list_row_lost,
   load_unconfirmed,
+  expiry_ignored,
+  other_job_allowed,
+  recheck_left_out,
+  newer_token_not_shown,
 };
 
 using AnyPlant = std::variant<Plant, core::Planted, client::Planted>;

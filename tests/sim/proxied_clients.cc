@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/proxied_clients.h"
 
+#include "tests/sim/access_story.h"
+
 #include <utility>
 
 #include "protocol/format.h"
@@ -231,6 +233,7 @@ void ProxiedClient::end_turn() {
       return !core->deadline_of(one.first);
     });
     records_.sessions[core->session()].confirmed = world_time(core->last_confirmed());
+    if (client_.core()->wants_credential(local_now())) show_token();
     dial();
     if (const auto deadline = core->next_deadline()) wake_at_local(*deadline);
   }
@@ -249,11 +252,16 @@ void ProxiedClient::flush() {
   }
 }
 
+void ProxiedClient::show_token() {
+  if (records_.access) client_.core()->show(records_.access->token("job1"), local_now());
+}
+
 void ProxiedClient::dial() {
   client::Core& core = *client_.core();
   const auto at = core.dial_at();
   if (!at || *at > local_now()) return;
   core.dialling();
+  show_token();
   const auto self = std::static_pointer_cast<ProxiedClient>(shared_from_this());
   const auto dialled = [this, self](const LinkRef& link, bool refused) {
     post([this, link, refused] {

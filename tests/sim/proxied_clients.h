@@ -44,6 +44,7 @@ class ProxiedClient final : public Process, public Endpoint {
   void cancel();
   void check_over();
   void flush();
+  void show_token();
   void dial();
 
   /// The message that waits for its reply.

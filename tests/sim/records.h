@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -27,6 +28,8 @@ inline bool is_of_client(const std::string& detail) {
   return detail.find("the daemon at") != std::string::npos ||
          detail.find("the daemons at") != std::string::npos;
 }
+
+class AccessStory;
 
 /// One step of a job that changed rows.
 struct Step {
@@ -99,9 +102,10 @@ class Records {
   unsigned takeovers = 0;
   /// Until when a daemon, by number, may miss heartbeats: it was paused, or a command was lost.
   std::map<std::uint64_t, TimePoint> trouble;
-  bool fleet = false;        ///< several daemons share the engine
-  bool state_lost = false;   ///< the server of the fleet has lost durable changes
-  bool all_stopped = false;  ///< all daemons have noticed that: none of them may answer
+  std::shared_ptr<AccessStory> access;  ///< null: the daemons ask nobody who he is
+  bool fleet = false;                   ///< several daemons share the engine
+  bool state_lost = false;              ///< the server of the fleet has lost durable changes
+  bool all_stopped = false;             ///< all daemons have noticed that: none of them may answer
   /// Returns the least time that members have after their job was loaded.
   Duration restart_grace() const {
     return fleet ? Duration(limits::kTakeoverGrace) : Duration(limits::kRestartGrace);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tests/sim/access_story.h"
 #include "tests/sim/hang_story.h"
 #include "tests/sim/oracles.h"
 #include "tests/unit/core/launch_stories.h"
@@ -18,6 +19,7 @@ constexpr std::uint64_t kTrainersSeed = 0x7C57;
 constexpr std::uint64_t kLeasesSeed = 0x1EA5;
 constexpr std::uint64_t kRelaysSeed = 0xD005;
 constexpr std::uint64_t kProxiedSeed = 0x960C;
+constexpr std::uint64_t kAccessSeed = 0xACCE55;
 constexpr std::uint64_t kStrangersSeed = 0x57A6;
 constexpr std::uint64_t kFleetSeed = 0xF1EE;
 constexpr Duration kPatience = seconds(60);  // after the last fault
@@ -85,6 +87,37 @@ void Simulation::start_clients() {
     team->members.push_back(processes_ + 1);
     add_client(job, calls_each_);
   }
+}
+
+/// Lets the daemons ask who their clients are. A random source of their own: they change nothing
+/// for the seeds without them.
+void Simulation::start_access() {
+  Random choice(seed_ ^ kAccessSeed);
+  const bool fits = !swarm_.relaunch && !swarm_.rollback && !swarm_.visits && !swarm_.loses;
+  if (!fits || !choice.chance(15)) return;
+  const Duration life = choice.between(seconds(3), seconds(20));
+  records_.access = std::make_shared<AccessStory>(world_, choice.next(), life);
+  records_.access->begin();
+  mind_refused();
+}
+
+/// Starts another process in place of one whose first connect was refused, as a launcher does.
+void Simulation::mind_refused() {
+  for (const std::shared_ptr<Client>& client : std::vector(clients_)) {
+    if (client->was_refused()) replace(client);
+  }
+  if (!faults_over_) world_.after(milliseconds(700), [this] { mind_refused(); });
+}
+
+/// A client that shows the token of another job, and must learn nothing.
+void Simulation::start_intruder() {
+  if (!records_.access) return;
+  Client::Identity identity{++processes_, "job1"};
+  identity.token_of = "job9";
+  intruder_ = std::make_shared<Client>(world_, swarm_, network_, records_, some_clock(),
+                                       std::move(identity), std::make_shared<Team>(), 0);
+  intruder_->start();
+  intruder_->ask(Count{""});
 }
 
 /// Lets some clients of a proxy use the job of the others. A random source of their own: they
@@ -261,9 +294,11 @@ void Simulation::check_inside() {
 }
 
 Report Simulation::run() {
+  start_access();
   for (unsigned place = 0; place < swarm_.daemons; ++place) start_daemon(place);
   start_clients();
   start_proxied();
+  start_intruder();
   if (swarm_.visits) {
     visits_ = std::make_unique<Visits>(world_, swarm_, network_, [this] { return some_clock(); });
     visits_->begin();

@@ -48,6 +48,9 @@ class Simulation {
  private:
   // simulation.cc
   void start_clients();
+  void start_access();
+  void start_intruder();
+  void mind_refused();
   void start_proxied();
   std::shared_ptr<Client> add_client(const std::string& job, unsigned calls);
   void be_busy();
@@ -107,6 +110,7 @@ class Simulation {
   std::unique_ptr<Relays> relays_;                  ///< null if the seed has none
   std::unique_ptr<Strangers> strangers_;
   std::vector<std::shared_ptr<ProxiedClient>> proxied_;  ///< empty if the seed has none
+  std::shared_ptr<Client> intruder_;                     ///< null if nobody is asked
   std::vector<std::shared_ptr<Client>> clients_;
   std::vector<std::shared_ptr<Client>> old_clients_;
   std::vector<std::shared_ptr<Client>> doomed_;  ///< old clients whose job starts again

@@ -5,6 +5,8 @@
 
 #include "tests/sim/simulation.h"
 
+#include "tests/sim/access_story.h"
+
 namespace c10dd::sim {
 namespace {
 
@@ -190,6 +192,10 @@ void Simulation::end_faults() {
   while (!relaunching_.empty()) start_launch(relaunching_.begin()->first, 0);
   network_.heal_all();
   if (visits_) visits_->end();
+  if (records_.access) {
+    records_.access->stop();
+    mind_refused();
+  }
   if (trainers_) trainers_->stop();
   if (leases_) leases_->stop();
   if (relays_) relays_->stop();

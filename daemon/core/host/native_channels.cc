@@ -116,7 +116,7 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
   // Before the job is looked up: whoever may do nothing in it makes none, and learns nothing.
   Result<Caller> caller = connection_.authenticate(hello.credential, hello.job);
   if (!caller) return reply(header, caller.error());
-  Credential shown = credential_of(std::exchange(hello.credential, {}), *caller);
+  Credential shown = credential_of(hello.job, std::exchange(hello.credential, {}), *caller);
   hello.fleeting = false;  // a native client resumes its sessions
   Channel& channel = channels_[header.channel];
   // A hello for the same session of the same job takes the session over.
@@ -132,9 +132,13 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                std::move(hello), on_open, connection_.client(), std::move(*caller)});
 }
 
-NativeChannels::Credential NativeChannels::credential_of(std::string text, const Caller& caller) {
-  const bool asks = caller.valid_for > Duration::zero();
-  return {asks ? std::move(text) : std::string(), caller.access, caller.valid_for};
+NativeChannels::Credential NativeChannels::credential_of(const std::string& job, std::string text,
+                                                         const Caller& caller) {
+  Credential shown{.may = caller.access, .valid_for = caller.valid_for};
+  if (caller.valid_for <= Duration::zero()) return shown;
+  shown.job = job;
+  shown.text = std::move(text);
+  return shown;
 }
 
 void NativeChannels::authenticate(const native::RequestHeader& header, Channel& channel,
@@ -146,15 +150,15 @@ void NativeChannels::authenticate(const native::RequestHeader& header, Channel& 
   }
   const Result<Caller> caller = connection_.authenticate(request.credential, channel.job->name);
   if (!caller) return reply(header, caller.error());
-  channel.shown = credential_of(request.credential, *caller);
+  channel.shown = credential_of(channel.job->name, request.credential, *caller);
   reply(header, ReplyBody(Authenticated{channel.shown.valid_for}));
 }
 
 void NativeChannels::recheck() {
   std::vector<std::pair<std::uint32_t, Failure>> refused;
   for (auto& [number, channel] : channels_) {
-    if (!channel.job || channel.shown.valid_for <= Duration::zero()) continue;
-    const Result<Caller> caller = connection_.authenticate(channel.shown.text, channel.job->name);
+    if (channel.shown.valid_for <= Duration::zero()) continue;
+    const Result<Caller> caller = connection_.authenticate(channel.shown.text, channel.shown.job);
     if (caller) {
       channel.shown.may = caller->access;
     } else {
@@ -163,7 +167,7 @@ void NativeChannels::recheck() {
   }
   for (const auto& [number, why] : refused) {
     const Channel channel = channels_.at(number);
-    host_.detach(channel.job, channel.attachment);
+    if (channel.job) host_.detach(channel.job, channel.attachment);
     end_session(number, why);
   }
 }
@@ -187,6 +191,8 @@ void NativeChannels::opened_on(std::uint32_t channel, const JobRef& job,
 
 void NativeChannels::deliver(std::uint32_t channel, const OutgoingReply& reply,
                              const Stamp& stamp) {
+  // A hello whose credential has expired while its job was loaded has its reply.
+  if (reply.op == Hello::op.code && !channels_.contains(channel)) return;
   native::ReplyHeader header;
   header.op = reply.op;
   header.channel = channel;

@@ -83,6 +83,7 @@ class NativeChannels {
  private:
   /// What a client has shown, and what follows from it.
   struct Credential {
+    std::string job = {};
     std::string text = {};  ///< empty if he needs none
     Access may = Access::admin;
     Duration valid_for{0};
@@ -98,7 +99,7 @@ class NativeChannels {
   void opened_on(std::uint32_t channel, const JobRef& job, const AttachmentRef& attachment);
   void authenticate(const native::RequestHeader& header, Channel& channel,
                     const Authenticate& request);
-  static Credential credential_of(std::string text, const Caller& caller);
+  static Credential credential_of(const std::string& job, std::string text, const Caller& caller);
   void ask_directory(const native::RequestHeader& header, const Channel& channel,
                      const LeaseEndpoint& lease, std::int64_t arrived_ns);
   void heartbeat_for_others(const Channel& one);
