@@ -3,6 +3,7 @@
 send the daemon right and wrong frames."""
 import os
 import socket
+import ssl
 import struct
 
 MAGIC = b"\xc1C10D"
@@ -14,7 +15,7 @@ CODES = ["ok", "malformed", "unknown_op", "version_unsupported", "too_large", "i
          "session_superseded", "state_rolled_back", "stale_generation", "outcome_unknown",
          "not_owner", "unavailable", "aborted", "permission_denied", "unsupported", "closed",
          "internal", "session_expired", "compacted", "disk_full",
-         "session_replaced"]
+         "session_replaced", "forked", "unauthenticated"]
 
 
 def text(value):
@@ -28,9 +29,9 @@ def frame(op, body=b"", channel=1, sequence=0, acked_below=0, length=None):
 
 
 def hello_body(session=None, job="test", run="", version=(1, 1), host="here", rank=-1,
-               stamp=(0, 0, 0), number=None):
+               stamp=(0, 0, 0), number=None, credential=""):
     session = session or os.urandom(16)
-    return (struct.pack("<BBQ", *version, 0) + session + text(job) + text(run) + text(b"") +
+    return (struct.pack("<BBQ", *version, 0) + session + text(job) + text(run) + text(credential) +
             text(host) + struct.pack("<Qq", os.getpid(), rank) + struct.pack("<I", 0) +
             struct.pack("<QQQ", *stamp) +
             (b"" if number is None else struct.pack("<qQ", 0, number)))
@@ -53,11 +54,13 @@ class Reply:
 
 
 class Wire:
-    """One connection."""
+    """One connection. With `tls`, a context of ssl, it is encrypted; `source` is the address that it comes from."""
 
-    def __init__(self, address, magic=MAGIC):
-        self.socket = socket.create_connection(address, timeout=20)
+    def __init__(self, address, magic=MAGIC, tls=None, source=None):
+        self.socket = socket.create_connection(address, timeout=20, source_address=source and (source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self.buffer = b""
         self.sequence = 0
         self.send(magic)
@@ -83,7 +86,7 @@ class Wire:
                     return Reply(header, body)
             try:
                 data = self.socket.recv(1 << 20)
-            except ConnectionResetError:
+            except (ConnectionResetError, ssl.SSLEOFError):
                 return None
             if not data:
                 return None
