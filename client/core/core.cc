@@ -19,6 +19,7 @@ constexpr std::size_t kInputKeptBytes = 1024 * 1024;   // a larger input buffer 
 constexpr Duration kHeartbeatMin = std::chrono::milliseconds(10);  // whatever the daemon asks for
 constexpr Duration kHeartbeatMax = std::chrono::hours(1);
 constexpr Duration kTtlMax = std::chrono::hours(24);
+constexpr Duration kValidMax = std::chrono::hours(24 * 400);         // whatever the daemon says
 constexpr Duration kRenewPauseMin = std::chrono::milliseconds(250);  // of a credential that expires
 constexpr Duration kRenewPauseMax = std::chrono::seconds(30);
 constexpr Duration kProbeAfter = std::chrono::milliseconds(1200);  // a hello without a reply
@@ -127,6 +128,7 @@ void Core::show(Bytes credential, TimePoint now) {
 void Core::valid_for(Duration time, TimePoint now) {
   renew_at_.reset();
   if (time <= Duration::zero()) return;
+  time = std::min(time, kValidMax);
   const Duration tenth = time / 10;
   renew_pause_ = std::clamp<Duration>(tenth / 10, kRenewPauseMin, kRenewPauseMax);
   renew_at_ = now + time - tenth + backoff_.share_of(tenth);

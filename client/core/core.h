@@ -22,7 +22,7 @@ struct CoreOptions {
   Hello
       hello;  ///< identity of the client; `seen` is what an earlier client of it has seen, or empty
   std::uint64_t seed = 0;  ///< of the first address, the back-off and the ids of later sessions
-  bool probes = true;      ///< false: probe() finds out nothing, because the connection is encrypted
+  bool probes = true;  ///< false: probe() finds out nothing, because the connection is encrypted
 };
 
 /// See ClientStats in client/client.h.

@@ -10,9 +10,9 @@ namespace {
 /// certificate of a client when the client believes the handshake done.
 void broken(Core& core, const Failure& why) {
   if (why.code == Code::permission_denied && !core.open()) {
-    return core.rejected(failure(why.code, "no TLS connection to the daemon at {}: {}",
-                                 core.address(), why.detail),
-                         boot_time());
+    return core.rejected(
+        failure(why.code, "no TLS connection to the daemon at {}: {}", core.address(), why.detail),
+        boot_time());
   }
   core.closed("connection lost: " + why.detail, boot_time());
 }

@@ -15,7 +15,7 @@ namespace c10dd::daemon {
 namespace {
 
 constexpr std::size_t kMostEntries = 4'096;  // grants, issuers or revoked names
-constexpr std::size_t kNamedBytes = 32;  // of an unknown key, which may be a misplaced secret
+constexpr std::size_t kNamedBytes = 32;      // of an unknown key, which may be a misplaced secret
 constexpr std::string_view kCertificates = "cert:";
 
 /// A table of the file, with the words for failures.
@@ -30,7 +30,8 @@ class Entry {
       if (std::ranges::count(known, name) > 0) continue;
       const std::string near = nearest(name, known);
       std::string hint = near.empty() ? "" : "; did you mean " + near + "?";
-      return wrong(key.source(), format("unknown key \"{}\"{}", printable(name, kNamedBytes), hint));
+      return wrong(key.source(),
+                   format("unknown key \"{}\"{}", printable(name, kNamedBytes), hint));
     }
     return {};
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/handshakes.h"
 
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/asio/co_spawn.hpp>
@@ -49,13 +51,20 @@ asio::awaitable<std::optional<Failure>> shake_hands(Stream& plain, tls::Channel&
   }
 }
 
-/// Shakes hands on the loop of `plain`, within the deadline, and passes the result on.
-asio::awaitable<void> serve(std::shared_ptr<Stream> plain, tls::Context context,
-                            std::chrono::milliseconds deadline, asio::io_context& back,
-                            Handshakes::Then then) {
-  tls::Channel channel(context);
-  const auto late = std::make_shared<bool>(false);
-  asio::steady_timer timer(plain->executor(), deadline);
+/// What a handshake needs, beside its stream.
+struct Order {
+  tls::Context context;
+  std::chrono::milliseconds deadline;
+  asio::io_context& back;  ///< the loop that gets the result
+  Handshakes::Then then;
+};
+
+/// Shakes hands on the loop of `plain`, within the deadline, and passes the result on. `late` is
+/// set when the time is over.
+asio::awaitable<void> serve(std::shared_ptr<Stream> plain, std::shared_ptr<bool> late,
+                            Order order) {
+  tls::Channel channel(order.context);
+  asio::steady_timer timer(plain->executor(), order.deadline);
   timer.async_wait([plain, late](const ErrorCode& cancelled) {
     if (cancelled) return;
     *late = true;
@@ -63,6 +72,8 @@ asio::awaitable<void> serve(std::shared_ptr<Stream> plain, tls::Context context,
   });
   std::optional<Failure> failed = co_await shake_hands(*plain, channel, *late, "client");
   timer.cancel();
+  asio::io_context& back = order.back;
+  Handshakes::Then then = std::move(order.then);
   if (failed) {
     asio::post(back, [then = std::move(then), failed = std::move(*failed)]() mutable {
       then({nullptr, std::move(failed)});
@@ -112,6 +123,23 @@ struct Handshakes::Worker {
   }
 };
 
+namespace {
+
+/// Returns whether the client has sent bytes that were not read yet.
+bool has_bytes(const Stream& plain) {
+  int bytes = 0;
+  return ::ioctl(plain.socket(), FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+}  // namespace
+
+/// Belongs to the worker's thread, but for `worker`.
+struct Handshakes::Attempt {
+  Worker& worker;
+  std::weak_ptr<Stream> plain = {};
+  std::shared_ptr<bool> late = std::make_shared<bool>(false);
+};
+
 Handshakes::Handshakes(Loop& loop, unsigned threads, std::chrono::milliseconds deadline)
     : loop_(loop), deadline_(deadline) {
   for (unsigned n = 0; n < threads; ++n) workers_.push_back(std::make_unique<Worker>());
@@ -124,45 +152,80 @@ void Handshakes::begin(std::shared_ptr<Stream> plain, tls::Context context, Then
   Waiting one{std::move(plain), std::move(context), std::move(then), from};
   if (may_start(from)) return start(std::move(one));
   waiting_.push_back(std::move(one));
+  look_soon();
 }
 
 bool Handshakes::may_start(const asio::ip::address& from) const {
   const auto of_one = by_address_.find(from);
-  return under_way_ < kMost && (of_one == by_address_.end() || of_one->second < kMostOfOne);
+  return under_way_.size() < kMost && (of_one == by_address_.end() || of_one->second < kMostOfOne);
 }
 
 void Handshakes::start(Waiting one) {
   Worker& worker = *workers_[next_++ % workers_.size()];
-  auto then = [this, gone = gone_, from = one.from, then = std::move(one.then)](Result result) {
+  const std::uint64_t number = ++started_;
+  auto then = [this, gone = gone_, number, then = std::move(one.then)](Result result) {
     if (*gone) return;
-    ended(from);
+    ended(number);
     then(std::move(result));
   };
+  const auto attempt = std::make_shared<Attempt>(Attempt{worker});
+  Order order{std::move(one.context), deadline_, loop_, std::move(then)};
   const bool moves = one.plain->move_to(
-      worker.loop, [&worker, context = std::move(one.context), deadline = deadline_, &back = loop_,
-                    then = std::move(then)](std::shared_ptr<Stream> plain) mutable {
-        worker.note(plain);
-        asio::co_spawn(worker.loop,
-                       serve(std::move(plain), std::move(context), deadline, back, std::move(then)),
-                       asio::detached);
+      worker.loop, [attempt, order = std::move(order)](std::shared_ptr<Stream> plain) mutable {
+        attempt->worker.note(plain);
+        attempt->plain = plain;
+        asio::co_spawn(attempt->worker.loop,
+                       serve(std::move(plain), attempt->late, std::move(order)), asio::detached);
       });
   if (!moves) return;
-  ++under_way_;
+  under_way_.emplace(number, UnderWay{one.from, std::chrono::steady_clock::now(), attempt});
   ++by_address_[one.from];
 }
 
 /// Counts a handshake as ended, and begins with those that wait.
-void Handshakes::ended(const asio::ip::address& from) {
-  --under_way_;
-  const auto of_one = by_address_.find(from);
+void Handshakes::ended(std::uint64_t number) {
+  const auto found = under_way_.find(number);
+  const auto of_one = by_address_.find(found->second.from);
   if (--of_one->second == 0) by_address_.erase(of_one);
-  while (under_way_ < kMost) {
+  under_way_.erase(found);
+  while (under_way_.size() < kMost) {
     const auto next =
         std::ranges::find_if(waiting_, [this](const Waiting& one) { return may_start(one.from); });
     if (next == waiting_.end()) return;
     Waiting one = std::move(*next);
     waiting_.erase(next);
     start(std::move(one));
+  }
+}
+
+/// Makes room for those that wait, as long as there are any.
+void Handshakes::look_soon() {
+  if (std::exchange(looks_, true)) return;
+  after(loop_, kPatience / 10, [this, gone = gone_] {
+    if (*gone) return;
+    looks_ = false;
+    for (const Waiting& one : waiting_) make_room(one.from);
+    if (!waiting_.empty()) look_soon();
+  });
+}
+
+/// Ends the oldest handshake that is in the way of a connection from this address, if it has had
+/// its time.
+void Handshakes::make_room(const asio::ip::address& from) {
+  const bool is_full = under_way_.size() >= kMost;
+  const auto begun = std::chrono::steady_clock::now() - kPatience;
+  for (auto& [number, one] : under_way_) {
+    if (one.begun > begun) return;
+    if (!is_full && one.from != from) continue;
+    const std::shared_ptr<Attempt> attempt = std::exchange(one.attempt, nullptr);
+    if (!attempt) continue;  // was told already
+    asio::post(attempt->worker.loop, [attempt] {
+      const auto plain = attempt->plain.lock();
+      if (!plain || has_bytes(*plain)) return;  // then only this thread is busy
+      *attempt->late = true;
+      plain->cancel();
+    });
+    return;
   }
 }
 

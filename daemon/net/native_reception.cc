@@ -49,7 +49,8 @@ Shard& shard_of(const Stream& stream, const SessionContext& context) {
   const Hello& hello = std::get<Hello>(*request);
   if (context.draining || !core::check_hello(hello)) return context.first;
   // To look for the shard gives the job a number.
-  if (context.caller_of && !context.caller_of(hello.credential, hello.job, stream)) return context.first;
+  if (context.caller_of && !context.caller_of(hello.credential, hello.job, stream))
+    return context.first;
   const Result<Shard*> shard = context.shard_of(hello.job, hello.run);
   return shard ? **shard : context.first;
 }

@@ -131,6 +131,7 @@ void World::pass() {
   draw_.fill(time);
   now_ += std::clamp<c10dd::Duration>(time, c10dd::Duration(0), std::chrono::hours(24 * 30));
   core_.tick(now_);
+  if (core_.wants_credential(now_)) core_.show(in_.byte() < 0x80 ? "old" : "new", now_);
   // Else the shell would tick without an end.
   const auto next = core_.next_deadline();
   C10DD_ASSERT(!next || *next > now_ || (core_.dial_at() && *core_.dial_at() <= now_));

@@ -25,6 +25,7 @@ SLOW = int(os.environ.get("C10DD_SLOW_CLIENTS", "300"))
 KNOWN = 20
 HANDSHAKE, HELLO, REQUEST = 10, 5, 10  # seconds that the daemon waits
 AT_ONCE = 256  # handshakes of one address that it has under way; further ones wait for their turn
+CROWDED = 1.5  # what a silent handshake has, and a little, while others wait
 LATE = 4 * SLOWDOWN
 CALM, BUSY = 3, 0.25 * SLOWDOWN  # seconds
 TIMES, LEAST = 10, 0.005 * SLOWDOWN  # how much longer a call may take, and what of a calm call counts at least
@@ -221,7 +222,7 @@ class SlowClients(Case):
         self.assertLess(tail["beside"], TIMES * max(tail["calm"], LEAST))
         self.assertLess(tail["beginning"], BUSY, "also while hundreds of handshakes are made")
         self.assertLess(max(entered), 1 * SLOWDOWN)
-        for kind, first, last in (("handshake", HANDSHAKE, turns * HANDSHAKE), ("hello", HELLO, HELLO),
+        for kind, first, last in (("handshake", CROWDED, turns * HANDSHAKE), ("hello", HELLO, HELLO),
                                   ("request", REQUEST, REQUEST)):
             self.assertEqual(SLOW, len(slow.lasted[kind]))
             self.assertGreater(min(slow.lasted[kind]), first - 1, kind)

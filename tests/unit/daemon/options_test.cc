@@ -202,13 +202,6 @@ TEST_F(OptionsTest, AddressesThatOthersReachNeedTheLoudOption) {
   EXPECT_EQ(refused({"--listen", "127.1:1"}), "c10dd: --listen: 127.1" + end);
   EXPECT_EQ(refused({"--listen", "0.0.0.0:1", "--allow-insecure-listen=false"}),
             "c10dd: --listen: 0.0.0.0" + end);
-  ::setenv("C10DD_LISTEN", "10.0.0.1:1", 1);
-  EXPECT_EQ(refused({}), "c10dd: C10DD_LISTEN: 10.0.0.1" + end);
-  EXPECT_EQ(accepted({"--allow-insecure-listen"}).listen_host, "10.0.0.1");
-  EXPECT_EQ(accepted({"--tls", "ca/daemon"}).tls, "ca/daemon");
-  EXPECT_EQ(accepted({"--tls", "d", "--grants", "g.toml"}).grants, "g.toml");
-  EXPECT_EQ(refused({"--grants", "g.toml", "--listen", "127.0.0.1:1"}),
-            "c10dd: --grants needs --tls: without it this daemon asks nobody who he is\n");
   for (const char* far :
        {"redis://head:6379", "redis://u:p@10.0.0.7:1/x", "redis+sentinel://127.0.0.1:1,b:2/m"}) {
     EXPECT_EQ(refused({"--tls", "d", "--engine", far}),
@@ -223,6 +216,13 @@ TEST_F(OptionsTest, AddressesThatOthersReachNeedTheLoudOption) {
                            "redis+sentinel://127.0.0.1:1,[::1]:2/m", "rediss+sentinel://a,b/m"}) {
     EXPECT_EQ(accepted({"--tls", "d", "--engine", near}).engine, near);
   }
+  ::setenv("C10DD_LISTEN", "10.0.0.1:1", 1);
+  EXPECT_EQ(refused({}), "c10dd: C10DD_LISTEN: 10.0.0.1" + end);
+  EXPECT_EQ(accepted({"--allow-insecure-listen"}).listen_host, "10.0.0.1");
+  EXPECT_EQ(accepted({"--tls", "ca/daemon"}).tls, "ca/daemon");
+  EXPECT_EQ(accepted({"--tls", "d", "--grants", "g.toml"}).grants, "g.toml");
+  EXPECT_EQ(refused({"--grants", "g.toml", "--listen", "127.0.0.1:1"}),
+            "c10dd: --grants needs --tls: without it this daemon asks nobody who he is\n");
   const Options with_metrics = accepted({"--tls", "d", "--listen-metrics", "[::]:9464"});
   EXPECT_EQ(with_metrics.metrics_host, "::");
   EXPECT_EQ(with_metrics.metrics_port, 9464);
@@ -449,7 +449,7 @@ TEST_F(OptionsTest, PasswordOfAnEngineIsInNoError) {
   const std::string url = "redis://ada:hunter2@127.0.0.1:6379";
   EXPECT_EQ(accepted({"--engine", url}).engine, url);
   for (const std::vector<std::string>& wrong :
-       {std::vector<std::string>{"--engine", "rediss://:hunter2@h"},
+       {std::vector<std::string>{"--engine", "redissl://:hunter2@h"},
         {"--engine", "redis:/ada:hunter2@h"},
         {"--engine", "redis://:hunter2@\xff"},
         {"redis://:hunter2@h"},
