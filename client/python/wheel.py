@@ -54,6 +54,8 @@ def pack(prefix, folder):
         shutil.copytree(prefix / "bin", package / "bin")
         (package / "lib").mkdir()
         shutil.copy(library / "libc10dd.so.1", package / "lib")
+        for module in library.glob("libc10dd_tls.so"):  # where the build has OpenSSL
+            shutil.copy(module, package / "lib")
         (package / "lib/c10dd").mkdir()
         for path in (library / "c10dd").iterdir():
             if not path.is_symlink():

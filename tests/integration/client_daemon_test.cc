@@ -258,6 +258,23 @@ TEST_F(ClientDaemon, ReportsReachTheMetricsOnceAndAreNotCountedTwice) {
   EXPECT_EQ(line.substr(line.find("} ")), "} 7") << line;
 }
 
+TEST_F(ClientDaemon, WhatWasRecordedLastIsReportedAtTheEnd) {
+  const auto other = connect();  // the metrics of a job end with its last session
+  auto client = connect();
+  CollectiveSample sample;
+  sample.process_group = "dp";
+  sample.collective = "broadcast";
+  sample.backend = "loopback";
+  client->record(sample);
+  client->close();
+  const std::string metrics = test::metrics_of(daemon_.address());
+  const std::size_t at = metrics.find("c10dd_collective_duration_seconds_count{");
+  ASSERT_NE(at, std::string::npos) << metrics.substr(0, 400);
+  const std::string line = metrics.substr(at, metrics.find('\n', at) - at);
+  EXPECT_NE(line.find("broadcast"), std::string::npos) << line;
+  EXPECT_EQ(line.substr(line.find("} ")), "} 1") << line;
+}
+
 TEST_F(ClientDaemon, PendingCallsEndWhenTheClientIsClosed) {
   auto client = connect();
   const auto store = client->store();

@@ -279,7 +279,7 @@ class Certificates(Case):
 
     def test_one_of_a_client_is_none_for_a_daemon(self):
         self.none_for_a_daemon(("spiffe", {"uris": ["spiffe://site/ops"]}, "is not one for a server"),
-                               ("nameless", {}, "names no host"),
+                               ("nameless", {}, "is not one for a server"), ("unnamed", {"usage": ["server"]}, "names no host"),
                                ("late", {"hosts": ["localhost"], "usage": ["server"], "begins": -7200, "ends": -3600},
                                 "has expired"))
 

@@ -89,6 +89,23 @@ class Wheel(unittest.TestCase):
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.assertEqual(0, run.returncode, run.stdout)
 
+    def test_a_client_with_a_token(self):
+        def ctl(*words):
+            return subprocess.run([self.venv / "bin/c10ddctl", *words], env=self.environment, check=False,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        ca, token = f"{self.state.name}/ca", f"{self.state.name}/alice.token"
+        made = ctl("ca", "init", ca, "--host", "head")
+        if "built without" in made.stdout:
+            self.skipTest("the build has no TLS")
+        self.assertEqual(0, made.returncode, made.stdout)
+        self.assertEqual(0, ctl("ca", "token", ca, "--name", "alice", "--jobs", "try", "--out", token).returncode)
+        self.environment["C10DD_TLS"] = f"{ca}/daemon"
+        self.start_daemon()
+        code = (f"import c10dd\nwith c10dd.connect('c10dd://127.0.0.1:{self.port}/try', connect_timeout=5) as client:\n"
+                "    client.store.set('k', 'v')\n    print(client.store.get('k'))")
+        self.assertEqual("b'v'\n", self.run_code(code, C10DD_TOKEN_FILE=token).stdout)
+        self.assertIn("set C10DD_TOKEN_FILE", self.run_code(code).stdout)
+
     def test_importing_torch_is_not_disturbed(self):
         """The entry points load neither the library nor c10dd."""
         code = ("import importlib.metadata, sys\n"

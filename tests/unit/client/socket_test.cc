@@ -2,6 +2,7 @@
 // The client's TCP connections, to a listener of the test.
 #include "client/internal/socket.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
@@ -88,6 +89,20 @@ TEST_F(DialTest, ConnectSaysThatTheServerClosesEachConnection) {
   }
   shutdown(server_.get(), SHUT_RDWR);
   server.join();
+}
+
+TEST(DescriptorTest, TheFirstNumberIsOneToo) {
+  const int kept = ::dup(STDIN_FILENO);
+  ASSERT_GE(kept, 0);
+  ::close(STDIN_FILENO);  // as a daemon's children have it
+  {
+    const Descriptor first(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    EXPECT_EQ(first.get(), 0);
+    EXPECT_TRUE(first);
+  }
+  EXPECT_FALSE(Descriptor());
+  ::dup2(kept, STDIN_FILENO);
+  ::close(kept);
 }
 
 }  // namespace
