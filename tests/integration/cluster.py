@@ -5,9 +5,10 @@ import os
 import ssl
 import subprocess
 import sys
+import time
 import urllib.request
 
-from daemon import BIN, Daemon
+from daemon import BIN, SLOWDOWN, Daemon
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
 from package import ENVIRONMENT  # noqa: E402
@@ -28,6 +29,15 @@ def made(*words):
     code, out, error = ctl(*words)
     assert code == 0, error
     return out
+
+
+def until(done, patience=20 * SLOWDOWN):
+    """Waits until `done` returns true."""
+    end = time.monotonic() + patience
+    while not done():
+        if time.monotonic() > end:
+            raise AssertionError("it has not happened in time")
+        time.sleep(0.05)
 
 
 @contextlib.contextmanager

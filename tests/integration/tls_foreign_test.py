@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from cluster import Cluster, c10dd, credentials
+from cluster import Cluster, c10dd, credentials, until
 from daemon import BIN, SLOWDOWN, Daemon
 from foreign import Foreign, read, write
 from wire import Wire
@@ -45,14 +45,6 @@ PATIENCE = 1 * SLOWDOWN
 
 def part(data):
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def until(done, patience=20 * SLOWDOWN):
-    end = time.monotonic() + patience
-    while not done():
-        if time.monotonic() > end:
-            raise AssertionError("it has not happened in time")
-        time.sleep(0.05)
 
 
 class Case(unittest.TestCase):

@@ -9,12 +9,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 import urllib.parse
 import urllib.request
 
-from cluster import Cluster, c10dd, credentials, ctl
+from cluster import Cluster, c10dd, credentials, ctl, until
 from daemon import BIN, SLOWDOWN, reserve_port
 from redis_server import redis_server
 from wire import REMOVE, Wire, text
@@ -35,14 +34,6 @@ def lines_of_key(path):
     for line in content(path).splitlines():
         if len(line) > SHORTEST and not line.startswith("-----"):
             yield from (line[:SHORTEST], line[-SHORTEST:])
-
-
-def until(done, patience=20 * SLOWDOWN):
-    end = time.monotonic() + patience
-    while not done():
-        if time.monotonic() > end:
-            raise AssertionError("it has not happened in time")
-        time.sleep(0.05)
 
 
 class Secrets(unittest.TestCase):

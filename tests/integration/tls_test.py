@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from cluster import ENVIRONMENT, Cluster, c10dd, credentials, ctl, made
+from cluster import ENVIRONMENT, Cluster, c10dd, credentials, ctl, made, until
 from daemon import BIN, SLOWDOWN, Daemon, reserve_port
 from networks import TwoNetworks
 
@@ -36,14 +36,6 @@ HELLO = "import c10dd\nwith c10dd.connect(timeout=10) as client:\n    client.sto
 def text_of(path):
     with open(path, encoding="ascii") as file:
         return file.read().strip()
-
-
-def until(done, patience=20 * SLOWDOWN):
-    end = time.monotonic() + patience
-    while not done():
-        if time.monotonic() > end:
-            raise AssertionError("it has not happened in time")
-        time.sleep(0.05)
 
 
 class TlsTest(unittest.TestCase):
