@@ -38,9 +38,16 @@ typedef struct c10dd_connect_options {
   const char* launcher;       // where the rank comes from, for error texts; null: not known
   int64_t timeout_ns;         // usual time-out of the client's calls; -1: 300 s
   int64_t session_expiry_ns;  // 0: the daemon's default
+  // How the client shows who it is (docs/security.md). If all are null, the environment says it.
+  // The files are read again while the client runs.
+  const char* token;       // a JSON Web Token
+  const char* token_file;  // path of a file with it; not with `token`
+  const char* ca_file;     // CA certificates of the daemon (PEM)
+  const char* cert_file;   // the client's certificate (PEM); needs `key_file`
+  const char* key_file;    // its private key (PEM)
 } c10dd_connect_options;
 #define C10DD_CONNECT_OPTIONS_INIT \
-  { sizeof(c10dd_connect_options), -1, -1, NULL, NULL, NULL, -1, 0 }
+  { sizeof(c10dd_connect_options), -1, -1, NULL, NULL, NULL, -1, 0, NULL, NULL, NULL, NULL, NULL }
 
 // Opens a session. `url` is c10dd://host:port/job. If it is null, the environment gives the URL and
 // the options (Client::from_environment() in <c10dd/client.h>), except those that the caller sets.

@@ -31,6 +31,8 @@ client::Launch launch_of(const char* url, const c10dd_connect_options& options) 
   if (options.launcher != nullptr) to.launcher = options.launcher;
   if (options.timeout_ns != -1) to.timeout = Duration(options.timeout_ns);
   if (options.session_expiry_ns != 0) to.session_expiry = Duration(options.session_expiry_ns);
+  to.credentials = {text_of(options.token), text_of(options.token_file), text_of(options.ca_file),
+                    text_of(options.cert_file), text_of(options.key_file)};
   return launch;
 }
 
@@ -39,8 +41,9 @@ std::shared_ptr<ClientObject> connect(client::Launch launch) {
   if (!url) client::throw_failure(url.error());
   const std::int64_t rank = launch.options.rank;
   const std::int64_t world_size = launch.options.world_size;
+  Credentials credentials = launch.options.credentials;
   return std::make_shared<ClientObject>(Client::connect(launch.url, std::move(launch.options)),
-                                        *url, rank, world_size);
+                                        *url, rank, world_size, std::move(credentials));
 }
 
 c10dd_client_info* info_of(const ClientObject& object) {

@@ -17,14 +17,19 @@ namespace c10dd::c {
 struct ClientObject final : Object {
   static constexpr const char* kName = "client";
   ClientObject(std::shared_ptr<Client> connected, client::Url at, std::int64_t own_rank,
-               std::int64_t size)
-      : client(std::move(connected)), url(std::move(at)), rank(own_rank), world_size(size) {}
+               std::int64_t size, Credentials shown)
+      : client(std::move(connected)),
+        url(std::move(at)),
+        rank(own_rank),
+        world_size(size),
+        credentials(std::move(shown)) {}
   void close() override { client->close(); }
   bool is_used_by_others() const override { return true; }
   const std::shared_ptr<Client> client;
   const client::Url url;
   const std::int64_t rank;  ///< this and the next: -1 if not known
   const std::int64_t world_size;
+  const Credentials credentials;  ///< ClientOptions::credentials, also of its proxies
 };
 
 struct WatchObject final : Object {

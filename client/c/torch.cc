@@ -24,6 +24,7 @@ proxy::ProxySettings settings_of(const ClientObject& object, const c10dd_proxy_o
   settings.run = options.run == nullptr ? object.client->run() : options.run;
   settings.host = object.client->host();
   settings.says_absences = options.says_absences != 0;
+  settings.credentials = object.credentials;
   if (client::says_on_stderr(client::process_environment())) settings.say = client::say_on_stderr;
   return settings;
 }

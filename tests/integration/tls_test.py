@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A daemon with --tls: who may come, what he may do, and files that are renewed while it runs."""
+import contextlib
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -17,6 +19,7 @@ import unittest
 from cluster import ENVIRONMENT, Cluster, c10dd, credentials, ctl, made, until
 from daemon import BIN, SLOWDOWN, Daemon, reserve_port
 from networks import TwoNetworks
+from tcpstore_wire import Client as Rank
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../pytorch"))
 from environments import DEBIAN, python_of  # noqa: E402
@@ -87,6 +90,24 @@ class WhoMayCome(TlsTest):
         self.assertEqual(["llm-1"], [job["job"] for job in self.jobs()], "nobody else has made a job")
         for secret in (signature, body):
             self.assertFalse(secret in self.daemon.errors(), "the log has no token")
+
+    def test_credentials_as_arguments_hold_for_the_proxy_too(self):
+        token = pathlib.Path(self.cluster.token("alice", "llm-*"))
+        own_ca = pathlib.Path(self.cluster.ca, "ca.crt")
+        for given in ({"token_file": token}, {"token_file": str(token)}, {"token": text_of(token)},
+                      {"token_file": token, "ca_file": own_ca}):
+            with credentials():
+                client = c10dd.connect(self.cluster.url("llm-1"), timeout=20, **given)
+            with client:
+                client.store.set("k", "v")
+                with contextlib.closing(client.open_proxy(run="r")) as proxy:
+                    rank = Rank.of_process(("127.0.0.1", proxy.port), 7)
+                    self.assertEqual(1, rank.join())
+                    rank.close()
+        with self.assertRaisesRegex(c10dd.InvalidArgument, "both given"), credentials():
+            c10dd.connect(self.cluster.url("llm-1"), token="a", token_file=token)
+        with self.assertRaisesRegex(c10dd.InvalidArgument, "belong together"), credentials():
+            c10dd.connect(self.cluster.url("llm-1"), cert_file=own_ca)
 
     def jobs(self):
         status, body = self.cluster.http("/v1/jobs", self.cluster.token("root", role="admin"))

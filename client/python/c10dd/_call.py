@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import os
 import threading
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Optional, Union
@@ -15,6 +16,7 @@ from .errors import InvalidArgument, Missing, error_of
 
 Seconds = Union[int, float, datetime.timedelta]
 Bytes = Union[str, bytes, bytearray, memoryview]
+Path = Union[str, "os.PathLike[str]"]
 
 _FOREVER_NS = 30 * 24 * 3600 * 10**9  # the library's longest time-out
 _Error = _library.Error
@@ -70,6 +72,11 @@ def text(value: Optional[str], what: str) -> Optional[bytes]:
     if "\0" in value:
         raise InvalidArgument(f"{what} contains a NUL character: remove it")
     return value.encode("utf-8", "surrogateescape")
+
+
+def path(value: Optional[Path], what: str) -> Optional[bytes]:
+    """Returns the path of a file for the library."""
+    return None if value is None else text(os.fsdecode(value), what)
 
 
 def from_text(value: Optional[bytes]) -> str:

@@ -52,7 +52,8 @@ class Call(Structure):
 class ConnectOptions(Structure):
     _fields_ = [("size", c_size_t), ("rank", c_int64), ("world_size", c_int64), ("run", c_char_p),
                 ("host", c_char_p), ("launcher", c_char_p), ("timeout_ns", c_int64),
-                ("session_expiry_ns", c_int64)]
+                ("session_expiry_ns", c_int64), ("token", c_char_p), ("token_file", c_char_p),
+                ("ca_file", c_char_p), ("cert_file", c_char_p), ("key_file", c_char_p)]
 
 
 class ClientInfo(Structure):

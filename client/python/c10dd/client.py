@@ -10,8 +10,8 @@ from typing import Any, Optional
 
 from . import _library
 from ._call import (
-    U32, U64, WORLD_SIZE, Bytes, Seconds, from_text, invoke, invoke_blocking, nanoseconds, number,
-    take_list, text, view,
+    U32, U64, WORLD_SIZE, Bytes, Path, Seconds, from_text, invoke, invoke_blocking, nanoseconds,
+    number, path, take_list, text, view,
 )
 from ._handle import Owner
 from ._library import library
@@ -85,7 +85,9 @@ def connect(url: Optional[str] = None, *, rank: Optional[int] = None,
             world_size: Optional[int] = None, run: Optional[str] = None,
             host: Optional[str] = None, launcher: Optional[str] = None,
             timeout: Seconds = 300, connect_timeout: Seconds = 30,
-            session_expiry: Optional[Seconds] = None) -> Client:
+            session_expiry: Optional[Seconds] = None, token: Optional[str] = None,
+            token_file: Optional[Path] = None, ca_file: Optional[Path] = None,
+            cert_file: Optional[Path] = None, key_file: Optional[Path] = None) -> Client:
     """Opens a session and returns its Client.
 
     `url` is c10dd://host:port/job, or c10dd://a:29500,b:29500/job with several daemons of a fleet.
@@ -96,14 +98,22 @@ def connect(url: Optional[str] = None, *, rank: Optional[int] = None,
     time-out of its own; `connect_timeout` limits connect(). The daemon keeps the session, and makes
     each change exactly once, while this process is disconnected for less than `session_expiry`.
 
-    Raises InvalidArgument for an invalid argument, and TimedOut if no daemon answers.
+    A `token`, or a `token_file`, which is read again before the token expires, shows a daemon with --tls
+    who this process is. `ca_file` has the CA certificates of the daemon, if the token does not say which it
+    is; `cert_file` and `key_file` are a client certificate. Without all of them, the environment says it
+    (C10DD_TOKEN_FILE and so on).
+
+    Raises InvalidArgument for an invalid argument, PermissionDenied if the daemon refuses this process, and
+    TimedOut if no daemon answers.
     """
     options = _library.ConnectOptions(
         ctypes.sizeof(_library.ConnectOptions),
         -1 if rank is None else number(rank, "rank", 0, WORLD_SIZE - 1),
         -1 if world_size is None else number(world_size, "world_size", 1, WORLD_SIZE),
         text(run, "run"), text(host, "host"), text(launcher, "launcher"),
-        nanoseconds(timeout, "timeout", -1), nanoseconds(session_expiry, "session_expiry", 0))
+        nanoseconds(timeout, "timeout", -1), nanoseconds(session_expiry, "session_expiry", 0),
+        text(token, "token"), path(token_file, "token_file"), path(ca_file, "ca_file"),
+        path(cert_file, "cert_file"), path(key_file, "key_file"))
     handle = ctypes.c_void_p()
     invoke_blocking(library.c10dd_connect, connect_timeout, (text(url, "the URL"), options), handle,
                     undo=lambda: Client._dispose(handle))
