@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -94,13 +95,13 @@ class WhoMayCome(TlsTest):
     def test_credentials_as_arguments_hold_for_the_proxy_too(self):
         token = pathlib.Path(self.cluster.token("alice", "llm-*"))
         own_ca = pathlib.Path(self.cluster.ca, "ca.crt")
-        for given in ({"token_file": token}, {"token_file": str(token)}, {"token": text_of(token)},
-                      {"token_file": token, "ca_file": own_ca}):
+        for number, given in enumerate(({"token_file": token}, {"token_file": str(token)}, {"token": text_of(token)},
+                                        {"token_file": token, "ca_file": own_ca})):
             with credentials():
                 client = c10dd.connect(self.cluster.url("llm-1"), timeout=20, **given)
             with client:
                 client.store.set("k", "v")
-                with contextlib.closing(client.open_proxy(run="r")) as proxy:
+                with contextlib.closing(client.open_proxy(run=f"r{number}")) as proxy:
                     rank = Rank.of_process(("127.0.0.1", proxy.port), 7)
                     self.assertEqual(1, rank.join())
                     rank.close()
@@ -187,6 +188,14 @@ class MetricsAddress(TlsTest):
         self.assertEqual(200, status)
         ends = [line for line in text.splitlines() if line.startswith("c10dd_certificate_expiry_seconds ")]
         self.assertEqual(1, len(ends), text)
+        before = self.counted("c10dd_authentications_total", plain)
+        with self.cluster.connect(self.cluster.token("alice")) as client:
+            client.store.set("k", "v")
+        self.assertEqual(401, self.cluster.http("/v1/jobs")[0])
+        after = self.counted("c10dd_authentications_total", plain)
+        self.assertEqual({"ok": 1, "unauthenticated": 1}, {name: after[name] - before.get(name, 0) for name in after})
+        self.daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: self.counted("c10dd_access_reloads_total", plain) == {"ok": 1})
         self.assertGreater(float(ends[0].split()[1]), time.time() + 300 * 86400)
         for path in ("/", "/v1/jobs", "/v1/version"):
             status, text = plain.http(path)
@@ -194,6 +203,12 @@ class MetricsAddress(TlsTest):
             self.assertIn("this address serves only /livez, /readyz and /metrics", text)
         with self.assertRaises(c10dd.Error), credentials():
             c10dd.connect(f"c10dd://127.0.0.1:{self.port}/llm-1", timeout=2)
+
+
+    @staticmethod
+    def counted(metric, plain):
+        """The values of a metric by its only label, the outcome."""
+        return {found[1]: int(found[2]) for found in re.finditer(metric + r'\{outcome="(\w+)"\} (\d+)', plain.http("/metrics")[1])}
 
 
 class Renewal(TlsTest):

@@ -57,7 +57,7 @@ class Wire:
     """One connection. With `tls`, a context of ssl, it is encrypted; `source` is the address that it comes from."""
 
     def __init__(self, address, magic=MAGIC, tls=None, source=None):
-        self.socket = socket.create_connection(address, timeout=20, source_address=source and (source, 0))
+        self.socket = socket.create_connection(address, timeout=20, **({"source_address": (source, 0)} if source else {}))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls:
             self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
