@@ -72,8 +72,9 @@ class AdmittedLog {
       if (seen_.size() >= kAdmittedKept) seen_.clear();
       if (!seen_.emplace(principal, job, address).second) return;
     }
-    log_info("event=admitted principal={} train_job={} address={}", Sentence{principal},
-             printable(job, limits::kNameBytes), address);
+    // Over HTTP a principal comes to the daemon, not to a job.
+    log_info("event=admitted principal={}{} address={}", Sentence{principal},
+             OptionalField{"train_job", printable(job, limits::kNameBytes)}, address);
   }
 
  private:
@@ -170,7 +171,11 @@ std::optional<Result<core::JobRoles>> TlsAccess::roles(std::string_view token,
   if (is == nullptr) return std::nullopt;
   Result<Principal> found = authenticator_.principal(token, is->channel().peer());
   metrics_->authenticated(found ? Code::ok : found.error().code);
-  if (!found) return Result<core::JobRoles>(found.error());
+  if (!found) {
+    log_refused(name_of(Protocol::http), stream.peer(), found.error());
+    return Result<core::JobRoles>(found.error());
+  }
+  admitted_.note(found->name, "", stream.address().to_string());
   return Result<core::JobRoles>(std::move(found->roles));
 }
 
@@ -233,7 +238,12 @@ std::string TlsAccess::note() const {
 Result<std::unique_ptr<Access>> open_access(Loop& loop, const Options& options) {
   if (options.tls.empty()) return std::unique_ptr<Access>();
   Result<Read> first = read(AccessFiles(options.tls, options.grants));
-  if (!first) return failure(Code::invalid_argument, "--tls: {}", first.error().detail);
+  if (!first) {
+    const bool of_grants =
+        !options.grants.empty() && first.error().detail.find(options.grants) != std::string::npos;
+    return failure(Code::invalid_argument, "--{}: {}", of_grants ? "grants" : "tls",
+                   first.error().detail);
+  }
   return std::make_unique<TlsAccess>(loop, options, std::move(*first));
 }
 
@@ -267,6 +277,8 @@ Result<Bytes> ask_over_tls(const Options& options, asio::ip::tcp::socket& connec
     }
     if (channel.has_ended()) return reply;
     const std::size_t n = connected.read_some(asio::buffer(buffer), failed);
+    if (failed == asio::error::eof && !reply.empty())
+      return reply;  // HTTP says whether it is whole
     if (failed) return failure(Code::unavailable, failed.message());
     channel.receive({buffer.data(), n});
   }

@@ -115,7 +115,9 @@ Result<void> Server::listen() {
   if (Result<void> bound = listener_->open(); !bound) return bound;
   if (options_.listen_metrics.empty()) return {};
   metrics_listener_ = std::make_unique<Listener>(loop_, metrics_listener(options_), *admission_);
-  return metrics_listener_->open();
+  const Result<void> bound = metrics_listener_->open();
+  if (bound) return bound;
+  return failure(bound.error().code, "--listen-metrics: {}", bound.error().detail);
 }
 
 /// Accepts connections from now on.

@@ -12,6 +12,11 @@ namespace c10dd::daemon {
 namespace {
 
 Result<FileText> read_file(const std::string& path) {
+  struct stat is {};
+  if (::stat(path.c_str(), &is) == 0 && !S_ISREG(is.st_mode)) {
+    return failure(Code::invalid_argument, "{}: this is no regular file; it could block the daemon",
+                   path);
+  }
   Result<std::string> text = file_text(path, path);
   if (!text) return text.error();
   return FileText{path, std::move(*text)};
@@ -42,6 +47,12 @@ Result<AccessTexts> AccessFiles::read() {
                    "{}: there is no such folder; make one with c10ddctl ca init, or copy tls.crt, "
                    "tls.key and ca.crt to it",
                    folder_);
+  }
+  if (::stat((folder_ + "/tls.crt").c_str(), &is) != 0 &&
+      ::stat((folder_ + "/daemon/tls.crt").c_str(), &is) == 0) {
+    return failure(Code::invalid_argument,
+                   "{}: this is the folder of a CA; use {}/daemon, which has the daemon's files",
+                   folder_, folder_);
   }
   AccessTexts texts;
   jwks_.clear();

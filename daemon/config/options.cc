@@ -277,7 +277,12 @@ Result<void> apply_all(Layers& layers, const CommandLine& line) {
     const std::string_view name = kOptions[i].name;
     if (const auto text = variable(name)) done = layers.set(i, *text, variable_of(name));
     if (!done || line.flags[i]->count() == 0) continue;
-    done = layers.set(i, line.flags[i]->results().back(), flag_of(name));
+    const std::string& given = line.flags[i]->results().back();
+    if (given.empty() && (name == "tls" || name == "grants" || name == "redis_ca")) {
+      return failure(Code::invalid_argument, "{}: the value is empty; give a path, or leave it out",
+                     flag_of(name));
+    }
+    done = layers.set(i, given, flag_of(name));
   }
   Options& options = layers.options;
   if (done && options.engine.empty()) {

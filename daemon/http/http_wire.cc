@@ -79,6 +79,8 @@ std::string_view ambiguity(const http::request<http::string_body>& request) {
       return "a transfer-encoding other than chunked";
     }
   }
+  if (request.count(http::field::authorization) > 1) return "more than one authorization field";
+  if (request.count(kHttpSecret) > 1) return "more than one secret of a fleet";
   const auto hosts = request.count(http::field::host);
   if (hosts > 1) return "more than one host field";
   if (hosts == 0 && request.version() >= 11) return "no host field";

@@ -147,6 +147,14 @@ RouteCall call_of(Operations& operations, const HttpRequest& request,
   return {.operations = operations, .request = request, .names = std::move(names)};
 }
 
+/// Logs what an admin has done, here or at another daemon.
+void log_act(const RouteCall& call, const Route& route, int status) {
+  if (call.roles == nullptr || route.role != core::Role::admin) return;
+  log_info("event=acted principal={} method={} path={} status={}",
+           Sentence{call.roles->principal()}, call.request.method,
+           printable(std::string(path_of(call.request.target)), 256), status);
+}
+
 }  // namespace
 
 asio::awaitable<std::optional<HttpReply>> reply_to(Operations& operations,
@@ -167,15 +175,14 @@ asio::awaitable<std::optional<HttpReply>> reply_to(Operations& operations,
     ForwardedReply others =
         co_await reply_of_others(operations, request, call.job(), route->fleet, forward);
     if (others.client_gone) co_return std::nullopt;
-    if (others.reply) co_return std::move(others.reply);
+    if (others.reply) {
+      log_act(call, *route, others.reply->status);
+      co_return std::move(others.reply);
+    }
     call.elsewhere = std::move(others.elsewhere);
   }
   HttpReply reply = co_await route->reply(call);
-  if (call.roles != nullptr && route->role == core::Role::admin) {
-    log_info("event=acted principal={} method={} path={} status={}",
-             Sentence{call.roles->principal()}, request.method,
-             printable(std::string(path_of(request.target)), 256), reply.status);
-  }
+  log_act(call, *route, reply.status);
   co_return reply;
 }
 

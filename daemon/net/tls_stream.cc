@@ -205,6 +205,11 @@ void TlsStream::end_writing() {
 }
 
 void TlsStream::close() {
+  if (!ends_ && !ended_) {  // the peer must know that nobody has cut the bytes
+    ErrorCode ignored;
+    channel_.close();
+    flush(ignored);
+  }
   ended_ = asio::error::bad_descriptor;
   plain_->close();
   cancel();

@@ -147,7 +147,10 @@ std::string Certificate::name() const {
 WallTime Certificate::begins() const { return wall_time(X509_get0_notBefore(get())); }
 WallTime Certificate::ends() const { return wall_time(X509_get0_notAfter(get())); }
 bool Certificate::may_serve() const {
-  return X509_check_purpose(get(), X509_PURPOSE_SSL_SERVER, 0) == 1;
+  // A certificate without usages is good for all, and may be that of any workload.
+  const std::uint32_t usages = X509_get_extended_key_usage(get());
+  return usages != UINT32_MAX && (usages & XKU_SSL_SERVER) != 0 &&
+         X509_check_purpose(get(), X509_PURPOSE_SSL_SERVER, 0) == 1;
 }
 
 bool Certificate::is_ca() const { return X509_check_ca(get()) == 1; }

@@ -30,7 +30,7 @@ class Certificate {
   WallTime begins() const;
   WallTime ends() const;
   bool is_ca() const;
-  /// Returns whether a server may show it (extended key usage).
+  /// Returns whether it says that a server may show it (extended key usage serverAuth).
   bool may_serve() const;
   /// Returns whether its signature is that of this key.
   bool is_signed_by(const Key& key) const;

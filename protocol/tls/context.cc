@@ -45,9 +45,15 @@ int verify_by_hash(X509_STORE_CTX* check, void* hash) {
   STACK_OF(X509)* const trusted = sk_X509_new_null();
   sk_X509_push(trusted, ca);
   X509_STORE_CTX_set0_trusted_stack(check, trusted);
-  const int good = X509_verify_cert(check);
+  int good = X509_verify_cert(check);
   X509_STORE_CTX_set0_trusted_stack(check, nullptr);
   sk_X509_free(trusted);
+  X509* const leaf = X509_STORE_CTX_get0_cert(check);
+  X509_up_ref(leaf);
+  if (good == 1 && !Certificate(leaf).may_serve()) {  // no host name says whose it is
+    X509_STORE_CTX_set_error(check, X509_V_ERR_INVALID_PURPOSE);
+    good = 0;
+  }
   return good;
 }
 

@@ -211,6 +211,21 @@ class MetricsAddress(TlsTest):
         return {found[1]: int(found[2]) for found in re.finditer(metric + r'\{outcome="(\w+)"\} (\d+)', plain.http("/metrics")[1])}
 
 
+class Checkpoint(TlsTest):
+    def test_needs_the_token_of_an_admin(self):
+        self.daemon.stop()
+        self.cluster.daemon.command[4] = f"rocksdb:{self.folder}/state"
+        self.daemon = self.cluster.daemon.start()
+        copy = os.path.join(self.folder, "copy")
+        ask = [os.path.join(BIN, "c10dd"), "--listen", "%s:%d" % self.daemon.address, "--tls", self.cluster.files, "--checkpoint", copy]
+        for token, code, sentence in ((None, 64, "set C10DD_TOKEN_FILE"), (self.cluster.token("alice"), 64, "needs the role admin"),
+                                      (self.cluster.token("root", role="admin"), 0, "checkpoint written to " + copy)):
+            environment = {"PATH": os.environ["PATH"], **({"C10DD_TOKEN_FILE": token} if token else {})}
+            done = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=60, env=environment)
+            self.assertEqual(code, done.returncode, done.stderr)
+            self.assertIn(sentence, done.stdout + done.stderr)
+
+
 class Renewal(TlsTest):
     def setUp(self):
         super().setUp()
@@ -373,8 +388,9 @@ class Options(unittest.TestCase):
             for options, sentence in (
                     (("--tls", os.path.join(folder, "none")), "there is no such folder"),
                     (("--tls", empty), "tls.crt"), (("--tls", loose), "every user may read this key"),
-                    (("--tls", mixed), "tls.key"), (("--tls", cluster.ca), "tls.crt"),
-                    (("--tls", cluster.files, "--grants", os.path.join(folder, "none.toml")), "none.toml"),
+                    (("--tls", mixed), "tls.key"), (("--tls", cluster.ca), f"use {cluster.files}"),
+                    (("--tls", ""), "the value is empty"),
+                    (("--tls", cluster.files, "--grants", os.path.join(folder, "none.toml")), "--grants: "),
                     (("--grants", os.path.join(folder, "none.toml")), "--grants needs --tls"),
                     (("--listen", "0.0.0.0:0"), "c10ddctl ca init")):
                 code, error = Daemon().refusal(*options)

@@ -123,10 +123,10 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
   const bool same = channel.job && channel.session == hello.session &&
                     channel.job->name == hello.job && channel.job->run == hello.run;
   if (channel.job && !same) host_.detach(channel.job, channel.attachment);
-  channel = {hello.session, std::move(shown), nullptr, nullptr};
-  const auto on_open = [this, self = connection_.shared_from_this(), number = header.channel](
-                           const JobRef& job, const AttachmentRef& attachment) {
-    opened_on(number, job, attachment);
+  channel = {++hellos_, hello.session, std::move(shown), nullptr, nullptr};
+  const auto on_open = [this, self = connection_.shared_from_this(), number = header.channel,
+                        newest = hellos_](const JobRef& job, const AttachmentRef& attachment) {
+    opened_on(number, newest, job, attachment);
   };
   host_.hello({connection_.shared_from_this(), header.channel, header.sequence, number_,
                std::move(hello), on_open, connection_.client(), std::move(*caller)});
@@ -134,10 +134,8 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
 
 NativeChannels::Credential NativeChannels::credential_of(const std::string& job, std::string text,
                                                          const Caller& caller) {
-  Credential shown{.may = caller.access, .valid_for = caller.valid_for};
-  if (caller.valid_for <= Duration::zero()) return shown;
-  shown.job = job;
-  shown.text = std::move(text);
+  Credential shown{.job = job, .may = caller.access, .valid_for = caller.valid_for};
+  if (caller.valid_for > Duration::zero()) shown.text = std::move(text);
   return shown;
 }
 
@@ -172,18 +170,13 @@ void NativeChannels::recheck() {
   }
 }
 
-/// Records that a job has opened a session. If the channel no longer exists, or now belongs to
-/// another session, detaches the session instead.
-void NativeChannels::opened_on(std::uint32_t channel, const JobRef& job,
+/// Records that a job has opened a session. If the channel no longer exists, or a later hello has
+/// come, detaches the session instead: what its client may do belongs to one hello.
+void NativeChannels::opened_on(std::uint32_t channel, std::uint64_t hello, const JobRef& job,
                                const AttachmentRef& attachment) {
   const auto it = channels_.find(channel);
-  if (it == channels_.end() || it->second.session != attachment->from.session) {
-    return host_.detach(job, attachment);
-  }
-  // Two hellos for one session, but for different jobs, may have come before the first reply.
-  if (it->second.job && it->second.job != job) {
-    host_.detach(it->second.job, it->second.attachment);
-  }
+  if (it == channels_.end() || it->second.hello != hello) return host_.detach(job, attachment);
+  C10DD_ASSERT(it->second.shown.job == job->name);
   it->second.job = job;
   it->second.attachment = attachment;
   opened_ = true;

@@ -83,12 +83,13 @@ class NativeChannels {
  private:
   /// What a client has shown, and what follows from it.
   struct Credential {
-    std::string job = {};
+    std::string job = {};   ///< the only one in which it counts
     std::string text = {};  ///< empty if he needs none
     Access may = Access::admin;
     Duration valid_for{0};
   };
   struct Channel {
+    std::uint64_t hello = 0;  ///< number of the newest hello; what an older one opens is not used
     SessionId session;
     Credential shown;          ///< in the newest hello or authenticate
     JobRef job;                ///< null until the hello has opened a session
@@ -96,7 +97,8 @@ class NativeChannels {
   };
 
   void open(const native::RequestHeader& header, Hello hello);
-  void opened_on(std::uint32_t channel, const JobRef& job, const AttachmentRef& attachment);
+  void opened_on(std::uint32_t channel, std::uint64_t hello, const JobRef& job,
+                 const AttachmentRef& attachment);
   void authenticate(const native::RequestHeader& header, Channel& channel,
                     const Authenticate& request);
   static Credential credential_of(const std::string& job, std::string text, const Caller& caller);
@@ -109,6 +111,7 @@ class NativeChannels {
   NativeConnection& connection_;
   JobRef last_job_;
   std::unordered_map<std::uint32_t, Channel> channels_;
+  std::uint64_t hellos_ = 0;
   bool opened_ = false;
 };
 

@@ -151,6 +151,30 @@ TEST_F(NativeChannelsTest, ASessionEndsWhenItsCredentialIsNoLongerGood) {
   EXPECT_EQ(open(1, "hour 2").valid_for, std::chrono::hours(1)) << "the session can come back";
 }
 
+TEST_F(NativeChannelsTest, WhatAnEarlierHelloOpensIsNotUsedWithTheCredentialOfALaterOne) {
+  for (const std::uint32_t channel : {1U, 2U}) {  // of jobs on both loops
+    Hello first;
+    first.version_min = first.version_max = kProtocolVersion;
+    first.session = {7, channel};
+    first.job = "victim" + std::to_string(channel);
+    first.credential = "viewer";
+    Hello second = first;
+    second.job = "own";
+    second.credential = "hour";
+    second.seen = {12'345, 99, 1};  // its job refuses it
+    world_.loops[0]->turn([&] {
+      link_->give(channel, ++sequence_, first);
+      link_->give(channel, ++sequence_, second);
+      link_->give(channel, ++sequence_, Set{.key = "k", .value = "pwned"});
+    });
+    world_.settle();
+    EXPECT_FALSE(link_->newest.at(channel));
+    give(channel, Set{.key = "k", .value = "pwned"});
+    ASSERT_FALSE(link_->newest.at(channel)) << "channel " << channel;
+    EXPECT_EQ(link_->newest.at(channel).error().code, Code::session_unknown);
+  }
+}
+
 TEST_F(NativeChannelsTest, ANewerCredentialTakesThePlaceOfTheOld) {
   open(1, "hour");
   give(1, Authenticate{"nobody"});
