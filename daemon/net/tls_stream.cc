@@ -217,6 +217,7 @@ void TlsStream::close() {
 
 bool TlsStream::move_to(asio::io_context& loop, std::function<void(std::shared_ptr<Stream>)> then) {
   cancel();
+  ends_ = true;  // the channel leaves this stream
   const auto state =
       std::make_shared<std::pair<tls::Channel, Ticket>>(std::move(channel_), release_ticket());
   return plain_->move_to(loop, [state, head = take_head(), client = client(),
