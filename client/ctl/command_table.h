@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The form of the table of commands, which arguments.cc and ca_arguments.cc fill.
+// Types of the table of commands. arguments.cc and ca_arguments.cc fill the table.
 #pragma once
 
 #include <optional>

@@ -66,7 +66,7 @@ class Cluster:
         self.daemon = Daemon("--tls", self.files, *options, **daemon)
 
     def token(self, name, jobs="*", role="trainer", ttl="1h", file=None):
-        """The path of a new token."""
+        """Makes a token. Returns the path of its file."""
         path = os.path.join(self.folder, file or f"{name}.token")
         made("ca", "token", self.ca, "--name", name, "--jobs", jobs, "--role", role, "--ttl", ttl, "--out", path)
         return path

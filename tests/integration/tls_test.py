@@ -241,7 +241,7 @@ class Renewal(TlsTest):
                 with self.cluster.connect(token) as client:
                     while not stop.is_set():
                         client.store.set(f"k{number}", "v" * 3000)
-                        time.sleep(0.01)
+                        time.sleep(0.01)  # so that four clients leave the daemon time for handshakes
                     stats.append(client.stats())
             except c10dd.Error as error:
                 self.failed.append(str(error))
@@ -265,7 +265,7 @@ class Renewal(TlsTest):
         token = self.cluster.token("alice", ttl="3s")
         end = self.calling(token)
         for _ in range(6):
-            time.sleep(1.5)
+            time.sleep(1.5)  # half of the life of the token
             self.cluster.token("alice", ttl="3s")
         stats = end()
         self.assertEqual([], self.failed)
@@ -363,7 +363,8 @@ class StockTrainers(unittest.TestCase):
         with self.start(os.path.join(BIN, "c10drun"), "--daemon", self.address, "--job", "llm-3", "--nproc", "2", "--no-python",
                         "--", self.python, "-c", TRAINER.replace("dist.all_reduce", "time.sleep(3); dist.barrier(); dist.all_reduce"),
                         "") as launch:
-            time.sleep(1.5)
+            until(lambda: "event=admitted" in self.cluster.daemon.errors())
+            time.sleep(1.5)  # somewhere in the three seconds of the ranks, or while they start: both must go on
             self.cluster.daemon.kill()
             self.cluster.daemon.start()
             out = launch.communicate(timeout=90 * SLOWDOWN)[0]

@@ -184,7 +184,7 @@ void NativeChannels::opened_on(std::uint32_t channel, std::uint64_t hello, const
 
 void NativeChannels::deliver(std::uint32_t channel, const OutgoingReply& reply,
                              const Stamp& stamp) {
-  // A hello whose credential has expired while its job was loaded has its reply.
+  // The credential of this hello expired while its job was loaded, and recheck() has refused it.
   if (reply.op == Hello::op.code && !channels_.contains(channel)) return;
   native::ReplyHeader header;
   header.op = reply.op;

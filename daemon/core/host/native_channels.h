@@ -89,7 +89,7 @@ class NativeChannels {
     Duration valid_for{0};
   };
   struct Channel {
-    std::uint64_t hello = 0;  ///< number of the newest hello; what an older one opens is not used
+    std::uint64_t hello = 0;  ///< number of the newest hello; sessions of older ones are detached
     SessionId session;
     Credential shown;          ///< in the newest hello or authenticate
     JobRef job;                ///< null until the hello has opened a session
