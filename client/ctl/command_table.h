@@ -28,7 +28,7 @@ struct Words : CaArguments {
 
 struct Option {
   std::string_view names;  ///< with commas between, as CLI11 takes them
-  std::string_view value;  ///< placeholder
+  std::string_view value;  ///< placeholder of the value in the help
   std::string_view sentence;
   /// The third kind takes a value or none, and then holds an empty text. The fourth may be given
   /// several times.
