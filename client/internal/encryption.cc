@@ -2,6 +2,7 @@
 #include "client/internal/encryption.h"
 
 #include "client/internal/boot_time.h"
+#include "protocol/format.h"
 
 namespace c10dd::client {
 namespace {
