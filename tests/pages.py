@@ -37,6 +37,7 @@ FOREIGN = {
     "srun": "--ntasks-per-node",
     "systemctl": "--now",
     "systemd-analyze": "--offline",
+    "testssl": "--add-ca",
     "torchrun": "--master_addr --master_port --max_restarts --nnodes --node_rank --nproc_per_node --nproc-per-node "
                 "--rdzv-backend --rdzv-conf --rdzv-endpoint --rdzv-id "
                 "--rdzv_backend --rdzv_conf --rdzv_endpoint --rdzv_id --standalone",
