@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The abort has a thread of its own, because it calls callbacks of the user, and the thread of the
-// client must send heartbeats.
+// Giving up has a thread of its own, because it writes files and calls callbacks of the user, and
+// the thread of the client must send heartbeats.
 #include "collectives/reported_group.h"
 
 #include <algorithm>
@@ -36,11 +36,11 @@ ReportedGroup::ReportedGroup(ActivityLink link, bool abort_when_stuck)
 
 ReportedGroup::~ReportedGroup() {
   if (process_group_ != 0) link_.close(process_group_);
-  if (!aborting_.joinable()) return;
-  if (aborting_.get_id() == std::this_thread::get_id()) {
-    aborting_.detach();
+  if (!giving_up_.joinable()) return;
+  if (giving_up_.get_id() == std::this_thread::get_id()) {
+    giving_up_.detach();
   } else {
-    aborting_.join();
+    giving_up_.join();
   }
 }
 
@@ -58,17 +58,16 @@ void ReportedGroup::open(std::uint64_t process_group, AbortableGroup& group) {
                                           .rank = world_.rank,
                                           .job_rank = world_.members.at(world_.rank).job_rank},
                                .read = [hook = hook_] { return hook->read(); }};
-  if (abort_when_stuck_) {
-    watched.hopeless = [this](const ActivityDiagnosis& said) { abort_soon(said); };
-  }
+  watched.hopeless = [this](const ActivityDiagnosis& said) { give_up_soon(said); };
   link_.open(std::move(watched));
 }
 
-void ReportedGroup::abort_soon(const ActivityDiagnosis& said) {
+/// Writes the flight records, and aborts the group if its caller wants that.
+void ReportedGroup::give_up_soon(const ActivityDiagnosis& said) {
   try {
-    aborting_ = std::thread([abort = abort_, reason = stuck(said)] {
+    giving_up_ = std::thread([aborts = abort_when_stuck_, abort = abort_, reason = stuck(said)] {
       FlightRecorder::dump(reason.detail);
-      abort(reason);
+      if (aborts) abort(reason);
     });
   } catch (const std::system_error&) {
     // Without a thread the group waits until its time-out.

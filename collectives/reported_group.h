@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ReportedGroup: tells the daemon how far a process group has come, explains the group's failures
 // by the daemon's diagnosis, and aborts the group if the daemon says that it can never go on.
-// Writes the flight records of the process when the group fails.
+// Writes the flight records of the process when the group fails, or can never go on.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class ReportedGroup {
   ReportedGroup(ActivityLink link, bool abort_when_stuck);
   ReportedGroup(const ReportedGroup&) = delete;
   ReportedGroup& operator=(const ReportedGroup&) = delete;
-  /// Ends the reports, and waits until an abort of this object has returned. May be called by a
-  /// callback of that abort.
+  /// Ends the reports, and waits until give_up_soon() has done its work. May be called by a
+  /// callback of its abort.
   ~ReportedGroup();
 
   /// Begins to report the group, which has no operation yet. `process_group`: a random number that
@@ -50,7 +50,7 @@ class ReportedGroup {
 
  private:
   bool explain(const CollectiveCall& call, Failure& failure) const;
-  void abort_soon(const ActivityDiagnosis& said);
+  void give_up_soon(const ActivityDiagnosis& said);
   bool is_hopeless(const ActivityDiagnosis& said) const;
   Failure stuck(const ActivityDiagnosis& said) const;
   std::vector<MissingRank> missing_of(const ActivityDiagnosis& said,
@@ -63,7 +63,7 @@ class ReportedGroup {
   std::uint64_t process_group_ = 0;  // 0: it is not reported
   World world_;
   std::function<void(const Failure&)> abort_;
-  std::thread aborting_;  // started by the link, at most once, before close() returns
+  std::thread giving_up_;  // started by the link, at most once, before close() returns
 };
 
 }  // namespace c10dd::collectives

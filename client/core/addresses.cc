@@ -152,7 +152,7 @@ void Addresses::welcome(const std::vector<std::string>& fleet) {
   patient_ = false;
 }
 
-std::string Addresses::absence(Duration away, const std::string& why) const {
+std::string Addresses::absence(Duration away, const std::string& why, bool denied) const {
   std::string names;
   std::string reasons;
   std::string last = current_;
@@ -167,7 +167,8 @@ std::string Addresses::absence(Duration away, const std::string& why) const {
   }
   const std::string loop = circle(path_);
   if (tried < 2) {
-    return format("the daemon at {} has not been reachable for {} ({}{})", last, human(away), why,
+    return format("the daemon at {} has {} for {} ({}{})", last,
+                  denied ? "refused this client" : "not been reachable", human(away), why,
                   loop.empty() ? "" : "; the redirects lead in a circle: " + loop);
   }
   if (tried > kNamed) names += format(" and {} more", tried - kNamed);

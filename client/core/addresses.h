@@ -65,8 +65,9 @@ class Addresses {
 
   /// Returns a text for users: which daemons the client has tried since its last session, and why
   /// it has no session. `away` is the time since then. The reason for current() is `why`, which
-  /// stands alone if the client has tried one address only.
-  std::string absence(Duration away, const std::string& why) const;
+  /// stands alone if the client has tried one address only. `denied`: the daemon there does not let
+  /// this client in.
+  std::string absence(Duration away, const std::string& why, bool denied = false) const;
 
  private:
   struct Known {

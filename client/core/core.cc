@@ -49,6 +49,11 @@ bool is_final(Code code, bool had_session) {
   }
 }
 
+/// Returns whether the daemon does not let this client in, although it serves others.
+bool is_denial(Code code) {
+  return code == Code::unauthenticated || code == Code::permission_denied;
+}
+
 }  // namespace
 
 Core::Core(CoreOptions options, TimePoint now)
@@ -104,16 +109,19 @@ void Core::closed(const std::string& why, TimePoint now, bool refused) {
     foreign_.clear();
     probes_ = 0;
   }
+  if (wants_socket() || state_ == State::dialling) denied_ = false;
   if (state_ == State::hello_sent) hello_ignored(input_);
   // A connection that could not be made and was not refused has timed out.
   if (state_ == State::dialling) return leave(why, now, !refused);
   if (wants_socket()) lose(why, now);
 }
 
-void Core::rejected(const Failure& why, TimePoint now) {
-  const bool ends = stats_.connects == 0 && !addresses_.several();
+void Core::dial_failed(const Failure& why, TimePoint now) {
+  const bool refused = why.code == Code::not_found;
+  const bool may_come = refused || why.code == Code::unavailable;
+  const bool ends = !may_come && stats_.connects == 0 && !addresses_.several();
   if (ends && state_ != State::closed) return finish(why, now);
-  closed(why.detail, now);
+  closed(why.detail, now, refused);
 }
 
 void Core::show(Bytes credential, TimePoint now) {
@@ -308,6 +316,7 @@ void Core::on_hello_reply(Reply reply, TimePoint now) {
       return finish(reply.error(), now);
     }
     const Failure& reason = reply.error();
+    denied_ = is_denial(reason.code);
     if (state_ == State::open) {
       return stay("it ended the session: " + reason.detail, now, reason.retry_after);
     }
@@ -316,6 +325,7 @@ void Core::on_hello_reply(Reply reply, TimePoint now) {
   if (state_ != State::hello_sent) return;
   const Welcome& welcome = std::get<Welcome>(*reply);
   foreign_.clear();
+  denied_ = false;
   if (stats_.connects > 0) stats_.away += now - absent_since_;
   ++stats_.connects;
   state_ = State::open;
@@ -411,7 +421,7 @@ std::uint64_t Core::sequence_of(std::uint64_t call) const {
 }
 
 std::string Core::absence(TimePoint now) const {
-  return addresses_.absence(now - absent_since_, cause());
+  return addresses_.absence(now - absent_since_, cause(), denied_);
 }
 
 Failure Core::timed_out(const Call& call, TimePoint now) const {
@@ -425,7 +435,8 @@ Failure Core::timed_out(const Call& call, TimePoint now) const {
   if (op.dedup == Dedup::delivery) {
     text += "; an item that was delivered to this call returns to its queue";
   }
-  return failure(Code::timed_out, text + "; check the daemon and the network");
+  if (!denied_) text += "; check the daemon and the network";
+  return failure(Code::timed_out, "{}", text);
 }
 
 std::string Core::audit(bool settled) const {

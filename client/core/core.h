@@ -64,10 +64,11 @@ class Core {
   /// Reports that the connection has ended or could not be made. `why` is a text for users.
   /// `refused` means that no process listens at the address.
   void closed(const std::string& why, TimePoint now, bool refused = false);
-  /// Reports that no connection could be made, for a reason that a later attempt will meet, too:
-  /// the credential cannot be read, or the daemon is not trusted. Ends a client that never had a
-  /// session and knows one address only; any other tries on.
-  void rejected(const Failure& why, TimePoint now);
+  /// Reports why no connection could be made. Code::not_found: no process listens at the address;
+  /// Code::unavailable: the daemon may come. Any other code is a reason that a later attempt will
+  /// meet, too: the credential cannot be read, or the daemon is not trusted. That ends a client
+  /// that never had a session and knows one address only; all others try on.
+  void dial_failed(const Failure& why, TimePoint now);
   /// Sets the credential of the next hello. If there is a session, shows it at once.
   void show(Bytes credential, TimePoint now);
   const Bytes& credential() const { return options_.hello.credential; }
@@ -196,6 +197,7 @@ class Core {
   std::string why_ = "no attempt has finished yet";  // cause of the last loss
   std::string foreign_;         // recognised protocol of a server that is not a daemon
   std::size_t probes_ = 0;      // probes sent since the address last refused a connection
+  bool denied_ = false;         // the daemon has not let this client in, and is there
   bool hello_ignored_ = false;  // a connection ended before the reply to the hello
   std::optional<TimePoint> unavailable_since_;  // time of the first `unavailable` at this address
   TimePoint absent_since_;

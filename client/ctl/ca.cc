@@ -149,6 +149,12 @@ Result<void> check_token(const CaArguments& of) {
     return wrong(format("--name has {} bytes, but must be 1 to {} bytes of printable UTF-8",
                         of.name.size(), limits::kNameBytes));
   }
+  if (of.name.find(':') != std::string::npos) {
+    return wrong(format(
+        "--name is \"{}\", but must not contain a colon: such names are those of issuers and "
+        "certificates",
+        of.name));
+  }
   if (of.jobs.empty()) {
     return wrong(
         "a token needs a pattern of jobs; give --jobs 'llm-*', or --jobs '*' for all jobs");

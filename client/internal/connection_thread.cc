@@ -143,16 +143,9 @@ void Connection::State::make_connection(Lock& lock) {
   drain_wake();  // after this point a wake() interrupts the attempt
   if (stop) return;
   Result<Descriptor> made = connect(lock, patience);
-  const bool may_come =
-      made || made.error().code == Code::not_found || made.error().code == Code::unavailable;
-  if (made) {
-    socket = std::move(*made);
-    core.connected(boot_time(), peer_is_elsewhere(socket.get()));
-  } else if (may_come) {
-    core.closed(made.error().detail, boot_time(), made.error().code == Code::not_found);
-  } else {
-    core.rejected(made.error(), boot_time());
-  }
+  if (!made) return core.dial_failed(made.error(), boot_time());
+  socket = std::move(*made);
+  core.connected(boot_time(), peer_is_elsewhere(socket.get()));
 }
 
 void Connection::State::wait_for_events(Lock& lock) {

@@ -11,7 +11,7 @@ namespace {
 /// certificate of a client when the client believes the handshake done.
 void broken(Core& core, const Failure& why) {
   if (why.code == Code::permission_denied && !core.open()) {
-    return core.rejected(
+    return core.dial_failed(
         failure(why.code, "no TLS connection to the daemon at {}: {}", core.address(), why.detail),
         boot_time());
   }

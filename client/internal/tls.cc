@@ -11,6 +11,8 @@
 #include "client/internal/boot_time.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::client {
@@ -87,6 +89,11 @@ Result<std::shared_ptr<TlsContext>> Tls::context_of(const CredentialTexts& texts
   const Result<const TlsModule*> opened = module();
   if (!opened) return opened.error();
   Result<std::shared_ptr<TlsContext>> made = (*opened)->open(texts);
+  if (!made && made.error().code == Code::unauthenticated) {
+    const std::string file = printable(credentials_.token_file, limits::kNameShown);
+    return failure(Code::unauthenticated, "{}{}: {}",
+                   file.empty() ? "C10DD_TOKEN" : "C10DD_TOKEN_FILE ", file, made.error().detail);
+  }
   if (!made) return made.error();
   texts_ = texts;
   return context_ = std::move(*made);

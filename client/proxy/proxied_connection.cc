@@ -258,11 +258,7 @@ void ProxiedConnection::opened() {
 void ProxiedConnection::failed_to_dial(const Failure& why) {
   dialling_ = false;
   close_remote();
-  if (why.code == Code::not_found || why.code == Code::unavailable) {
-    client_.core()->closed(why.detail, boot_time(), why.code == Code::not_found);
-  } else {
-    client_.core()->rejected(why, boot_time());
-  }
+  client_.core()->dial_failed(why, boot_time());
   turn();
 }
 

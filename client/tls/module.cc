@@ -65,7 +65,9 @@ Result<std::shared_ptr<TlsContext>> open(const CredentialTexts& texts) {
     if (!shown) return shown.error();
     identity = std::move(*shown);
   }
-  Result<tls::Context> context = tls::Context::client(*trust, identity ? &*identity : nullptr);
+  const tls::ServerWords& words = texts.ca.empty() ? tls::kDaemonWords : tls::kDaemonOfCaFileWords;
+  Result<tls::Context> context =
+      tls::Context::client(*trust, identity ? &*identity : nullptr, words);
   if (!context) return context.error();
   return std::shared_ptr<TlsContext>(std::make_shared<Context>(std::move(*context)));
 }

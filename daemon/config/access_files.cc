@@ -65,16 +65,16 @@ Result<AccessTexts> AccessFiles::read() {
     *into = std::move(*file);
   }
   if (grants_.empty()) return texts;
-  Result<FileText> grants = read_file(grants_);
+  const Result<FileText> file = read_file(grants_);
+  if (!file) return file.error();
+  Result<GrantsFile> grants = grants_in(file->text, file->path);
   if (!grants) return grants.error();
   texts.grants = std::move(*grants);
-  const Result<GrantsFile> named = grants_in(texts.grants->text, texts.grants->path);
-  if (!named) return named.error();
-  for (const IssuerEntry& issuer : named->issuers) jwks_.push_back(issuer.jwks);
+  for (const IssuerEntry& issuer : texts.grants.issuers) jwks_.push_back(issuer.jwks);
   for (const std::string& path : jwks_) {
-    Result<FileText> file = read_file(path);
-    if (!file) return file.error();
-    texts.jwks.push_back(std::move(*file));
+    Result<FileText> keys = read_file(path);
+    if (!keys) return keys.error();
+    texts.jwks.push_back(std::move(*keys));
   }
   return texts;
 }

@@ -52,6 +52,25 @@ Result<void> check_certificate(const tls::Certificate& own, const FileText& file
                  file.path);
 }
 
+/// Returns the CA that stands above a daemon's certificate. A client with one of our tokens, and
+/// the other daemons, know the daemon by it.
+Result<tls::Certificate> ca_above(const std::vector<tls::Certificate>& chain,
+                                  const std::vector<tls::Certificate>& cas,
+                                  const AccessTexts& texts) {
+  const tls::Certificate* below = &chain.front();
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const auto signs = [&](const tls::Certificate& one) { return below->is_signed_by(one.key()); };
+    if (const auto ca = std::ranges::find_if(cas, signs); ca != cas.end()) return *ca;
+    const auto next = std::ranges::find_if(chain, signs);
+    if (next == chain.end()) break;
+    below = &*next;
+  }
+  return failure(Code::invalid_argument,
+                 "no CA in {} has signed the certificate in {}; add the certificate of the CA that "
+                 "has, or use files that belong together",
+                 texts.ca.path, texts.chain.path);
+}
+
 Result<std::vector<tls::NamedKey>> keys_in(const std::vector<FileText>& files,
                                            const std::string& path) {
   const auto file = std::ranges::find(files, path, &FileText::path);
@@ -70,30 +89,26 @@ Result<std::shared_ptr<const AccessRules>> AccessRules::of(const AccessTexts& te
   if (Result<void> good = check_certificate(own, texts.chain, now); !good) return good.error();
   const Result<std::vector<tls::Certificate>> cas = cas_of(texts.ca);
   if (!cas) return cas.error();
+  const Result<tls::Certificate> above = ca_above(identity->chain, *cas, texts);
+  if (!above) return above.error();
   append_ca(*identity, *cas);
-  GrantsFile grants;
-  if (texts.grants) {
-    Result<GrantsFile> file = grants_in(texts.grants->text, texts.grants->path);
-    if (!file) return file.error();
-    grants = std::move(*file);
-  }
-  const bool asks = grants.asks_for_certificates;
+  const bool asks = texts.grants.asks_for_certificates;
   const auto server =
       tls::Context::server(*identity, asks ? *cas : std::vector<tls::Certificate>());
   if (!server) return server.error();
   const auto client = tls::Context::client(tls::KnownCas{*cas}, &*identity);
   if (!client) return client.error();
-  const auto own_client = tls::Context::client(tls::CaHash{cas->front().key().hash()});
+  const auto own_client = tls::Context::client(tls::CaHash{above->key().hash()});
   if (!own_client) return own_client.error();
   std::shared_ptr<AccessRules> made(new AccessRules(*server, *client, *own_client));
   made->ends_ = own.ends();
   for (const tls::Certificate& ca : *cas) made->cas_.emplace(ca.key().hash(), ca.key());
-  for (const IssuerEntry& entry : grants.issuers) {
+  for (const IssuerEntry& entry : texts.grants.issuers) {
     Result<std::vector<tls::NamedKey>> keys = keys_in(texts.jwks, entry.jwks);
     if (!keys) return keys.error();
     made->issuers_.push_back({entry, std::move(*keys)});
   }
-  made->grants_ = std::move(grants);
+  made->grants_ = texts.grants;
   return made;
 }
 

@@ -24,13 +24,13 @@ struct FileText {
   std::string text;
 };
 
-/// The texts of all files that belong together.
+/// What the files that belong together say.
 struct AccessTexts {
-  FileText chain;                       ///< tls.crt: the daemon's certificate
-  FileText key;                         ///< tls.key
-  FileText ca;                          ///< ca.crt: the CA of this cluster
-  std::optional<FileText> grants = {};  ///< of --grants
-  std::vector<FileText> jwks = {};      ///< those that the grants name, in any order
+  FileText chain;                   ///< tls.crt: the daemon's certificate
+  FileText key;                     ///< tls.key
+  FileText ca;                      ///< ca.crt: the CA of this cluster
+  GrantsFile grants = {};           ///< of --grants
+  std::vector<FileText> jwks = {};  ///< those that the grants name, in any order
 };
 
 /// Who somebody is, and what he may do.

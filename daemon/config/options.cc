@@ -227,6 +227,12 @@ Result<void> check_access(const Layers& layers) {
                    layers.source[index_of("engine")], store::without_password(options.engine),
                    flag_of("tls"), flag_of("allow_insecure_redis"));
   }
+  if (!options.redis_ca.empty() && !options.engine.starts_with("rediss")) {
+    return failure(Code::invalid_argument,
+                   "{}: the engine {} does not use TLS to a Redis; use rediss:// or "
+                   "rediss+sentinel://, or leave it out",
+                   layers.source[index_of("redis_ca")], store::without_password(options.engine));
+  }
   const bool asks = !options.tls.empty() || options.allow_insecure_listen;
   if (asks || is_loopback(options.listen_host)) return {};
   return failure(Code::invalid_argument,

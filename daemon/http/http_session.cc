@@ -152,7 +152,9 @@ asio::awaitable<std::optional<HttpReply>> make_reply(Connection& connection,
     source.roles = connection.context.roles_of(request.token, connection.stream);
   }
   const Forward forward = [&](const Peer& to) {
-    return pass_on(connection, request, to, source.local || source.roles.has_value());
+    const bool trusted =
+        source.local || source.roles.has_value() || connection.context.serves_plain;
+    return pass_on(connection, request, to, trusted);
   };
   co_return co_await reply_to(operations, request, source, forward);
 }

@@ -68,7 +68,8 @@ class Operations {
   virtual boost::asio::awaitable<Result<JobPlaces>> places_of(const std::string& job) = 0;
 
   /// Passes a request on to another daemon, and returns its reply, or a reply that says why there
-  /// is none. `trusted`: the client was asked who it is, or is on this machine.
+  /// is none. `trusted`: the client was asked who it is, is on this machine, or need not say who it
+  /// is (--allow-insecure-listen beside --tls).
   virtual boost::asio::awaitable<HttpReply> forward(const HttpRequest& request, const Peer& to,
                                                     bool trusted) = 0;
 

@@ -119,6 +119,9 @@ Result<Context> Context::server(const Identity& identity,
 const ServerWords kDaemonWords = {"the daemon",
                                   "use a token of this cluster, or set C10DD_CA_FILE to its CA",
                                   "start it with --tls, or use it without a token and a CA"};
+const ServerWords kDaemonOfCaFileWords = {
+    "the daemon", "set C10DD_CA_FILE to the ca.crt of this daemon, or leave it out",
+    kDaemonWords.plain};
 const ServerWords kRedisWords = {"the Redis server", "give its CA with --redis-ca",
                                  "use its tls-port, or a URL that begins with redis"};
 

@@ -41,6 +41,7 @@ struct ServerWords {
   const char* plain;       ///< it does not speak TLS
 };
 extern const ServerWords kDaemonWords;
+extern const ServerWords kDaemonOfCaFileWords;  ///< the client was given a CA
 extern const ServerWords kRedisWords;
 
 /// Immutable; copies share it. Thread-safe.

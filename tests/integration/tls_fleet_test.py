@@ -6,14 +6,20 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import unittest
 
-from cluster import Cluster, c10dd, credentials, ctl
+from cluster import Cluster, c10dd, credentials, ctl, until
 from daemon import Daemon
 from fleet_test import Fleet
+from networks import TwoNetworks
 from redis_server import Redis
 from tcpstore_wire import Client as Rank
+
+
+GET = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=10)"
 
 
 class OverTls(Fleet):
@@ -83,6 +89,28 @@ class OverTls(Fleet):
             root = self.cluster.token("root", role="admin")
             self.wait_for("the owner", lambda: self.ask(self.fleet[0], "/v1/jobs/llm-2", root)[0] == 502)
             self.assertIn("is not signed by a CA", self.ask(self.fleet[0], "/v1/jobs/llm-2", root)[1])
+
+
+class WhileAClusterMovesOver(unittest.TestCase):
+    """--allow-insecure-listen beside --tls: clients without TLS on other machines are served, too."""
+
+    def test_a_plain_request_is_answered_at_each_daemon(self):
+        networks = TwoNetworks()
+        self.addCleanup(networks.close)
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            cluster = Cluster(folder, hosts=(networks.NEAR,))
+            self.addCleanup(cluster.daemon.log.close)
+            engine = f"redis://127.0.0.1:{stack.enter_context(Redis(folder)).port}"
+            first, second = (stack.enter_context(Daemon("--tls", cluster.files, "--allow-insecure-listen", "--lease", "2",
+                                                        engine=engine, host=networks.NEAR)) for _ in range(2))
+            cluster.daemon.address = first.address
+            with cluster.connect(cluster.token("alice")) as client:
+                client.store.set("k", "v")
+                for daemon in (first, second):
+                    url = "http://%s:%d/v1/jobs/llm-1" % daemon.address
+                    until(lambda url=url: subprocess.run([*networks.in_far, sys.executable, "-c", GET, url], check=False,
+                                                         capture_output=True).returncode == 0)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,10 @@ class WhoMayCome(TlsTest):
         own_ca = os.path.join(self.cluster.ca, "ca.crt")
         self.assertIn("is of another cluster's CA", self.refusal(TOKEN_FILE=eve, CA_FILE=own_ca))
         self.assertIn("C10DD_TOKEN_FILE: cannot read", self.refusal(TOKEN_FILE=alice + "x"))
-        self.assertIn("is not a JSON Web Token", self.refusal(TOKEN="abc"))
+        self.assertIn("C10DD_TOKEN: the token is not a JSON Web Token", self.refusal(TOKEN="abc"))
+        self.assertIn(f"C10DD_TOKEN_FILE {own_ca}: the token", self.refusal(TOKEN_FILE=own_ca))
+        self.assertIn("that this client trusts; set C10DD_CA_FILE to the ca.crt of this daemon, or leave it out",
+                      self.refusal(TOKEN_FILE=alice, CA_FILE=os.path.join(other.ca, "ca.crt")))
         self.assertIn("this one sends no token", self.refusal(CA_FILE=own_ca))
         head, body, _ = text_of(alice).split(".")
         signature = text_of(self.cluster.token("bob")).split(".")[2]
@@ -317,7 +320,7 @@ class Revocation(TlsTest):
             until(lambda: "the token is revoked" in self.daemon.errors())
             his.store.set("k", "w")
             self.assertEqual((1, 0), (his.stats().connects, his.stats().failures))
-            with self.assertRaises(c10dd.Error):
+            with self.assertRaisesRegex(c10dd.TimedOut, "has refused this client for .*the token is revoked"):
                 hers.store.get("k", 1)
             self.assertEqual("the token is revoked; ask for a new one (c10ddctl ca token)", self.refusal(TOKEN_FILE=alice))
             self.grants.truncate(0)

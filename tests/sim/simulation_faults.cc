@@ -182,7 +182,7 @@ void Simulation::replace(const std::shared_ptr<Client>& client) {
   old_clients_.push_back(client);
   std::erase(clients_, client);
   teams_[old.job]->replace(old.number, processes_ + 1);
-  add_client(old.job, calls_each_ / 3);
+  add_client(old.job, faults_over_ ? 0 : calls_each_ / 3);
 }
 
 void Simulation::end_faults() {

@@ -46,7 +46,24 @@ std::optional<std::string> filled(std::string jobs, std::string_view matched) {
   return jobs.replace(at, kMatched.size(), matched);
 }
 
+/// Returns the first placeholder, such as {2}, that is not {1}; empty if there is none.
+std::string_view unknown_placeholder(std::string_view jobs) {
+  for (std::size_t at = jobs.find('{'); at != jobs.npos; at = jobs.find('{', at + 1)) {
+    const std::size_t end = jobs.find_first_not_of("0123456789", at + 1);
+    if (end == jobs.npos || end == at + 1 || jobs[end] != '}') continue;
+    const std::string_view found = jobs.substr(at, end + 1 - at);
+    if (found != kMatched) return found;
+  }
+  return {};
+}
+
 Result<void> check_jobs(const Grant& grant, std::string_view jobs) {
+  if (const std::string_view other = unknown_placeholder(jobs); !other.empty()) {
+    return failure(
+        Code::invalid_argument,
+        "unknown placeholder {}: only {} is replaced, by what the first * in who matches",
+        printable_name(other), kMatched);
+  }
   const std::size_t at = jobs.find(kMatched);
   if (at != jobs.npos) {
     const std::string_view rest = jobs.substr(at + kMatched.size());

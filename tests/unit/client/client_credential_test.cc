@@ -102,8 +102,39 @@ TEST(ClientCredential, ARefusalEndsAFirstConnectAndLaterTheClientTriesOn) {
     later.sent();
     later.reply(Hello::op.code, 0, failure(code, "the token has expired"));
     EXPECT_FALSE(later.core.over());
+    EXPECT_NE(later.core.absence(later.now).find("has refused this client for"), std::string::npos)
+        << later.core.absence(later.now);
+    later.dial();
+    later.core.closed("gone", later.now);
+    EXPECT_NE(later.core.absence(later.now).find("has not been reachable for"), std::string::npos)
+        << "a lost connection says nothing about the credential";
     later.open();
     EXPECT_EQ(std::get<Set>(later.only_sent().request).key, "a");
+  }
+}
+
+TEST(ClientCredential, ATimedOutCallOfADeniedClientSaysWhyAndSendsNobodyToTheNetwork) {
+  World w;
+  w.open();
+  w.core.call(Get{"a", {}}, seconds(3), w.now);
+  w.sent();
+  w.reply(Hello::op.code, 0,
+          failure(Code::unauthenticated, "the token is revoked; ask for another"));
+  w.now += seconds(4);
+  w.core.tick(w.now);
+  const Failure why = w.only_failure();
+  EXPECT_EQ(why.code, Code::timed_out);
+  EXPECT_NE(why.detail.find("has refused this client"), std::string::npos) << why.detail;
+  EXPECT_TRUE(why.detail.ends_with("the token is revoked; ask for another)")) << why.detail;
+}
+
+TEST(ClientCredential, ADaemonThatMayComeEndsNoFirstConnect) {
+  for (const Code code : {Code::not_found, Code::unavailable}) {
+    World first;
+    first.core.dialling();
+    first.core.dial_failed(failure(code, "no daemon"), first.now);
+    EXPECT_FALSE(first.core.over());
+    EXPECT_TRUE(first.core.dial_at());
   }
 }
 
@@ -111,19 +142,19 @@ TEST(ClientCredential, WhatCannotBeRepairedEndsAFirstConnect) {
   const Failure why = failure(Code::permission_denied, "the daemon's certificate has expired");
   World first;
   first.core.dialling();
-  first.core.rejected(why, first.now);
+  first.core.dial_failed(why, first.now);
   ASSERT_TRUE(first.core.over());
   EXPECT_EQ(first.core.over()->detail, why.detail);
   World several(1, {"a:1", "b:1"});
   several.core.dialling();
-  several.core.rejected(why, several.now);
+  several.core.dial_failed(why, several.now);
   EXPECT_FALSE(several.core.over()) << "the other daemon may be good";
   World later;
   later.open();
   later.core.closed("gone", later.now);
   later.now = *later.core.dial_at();
   later.core.dialling();
-  later.core.rejected(why, later.now);
+  later.core.dial_failed(why, later.now);
   EXPECT_FALSE(later.core.over());
   later.open();
 }

@@ -350,6 +350,8 @@ TEST_F(CtlCa, TokenRefusesWhatIsWrong) {
     refused([&](CaArguments& of) { of.name = name; },
             "--name has " + std::to_string(name.size()) + " bytes, but must be 1 to 255 bytes of");
   }
+  refused([](CaArguments& of) { of.name = "cert:spiffe"; },
+          "--name is \"cert:spiffe\", but must not contain a colon");
   refused([](CaArguments& of) { of.jobs.clear(); }, "a token needs a pattern of jobs; give --jobs");
   refused([](CaArguments& of) { of.jobs.push_back(""); },
           "--jobs is wrong, because a pattern of jobs has 0 bytes, but needs 1 to 255");

@@ -4,8 +4,10 @@
 #include "collectives/reported_group.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <atomic>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -17,6 +19,7 @@
 #include "collectives/wording.h"
 #include "tests/unit/collectives/scripted_backend.h"
 #include "tests/unit/collectives/thread_ranks.h"
+#include "tests/unit/temporary_directory.h"
 
 namespace c10dd::collectives {
 namespace {
@@ -85,7 +88,8 @@ class Reported : public testing::Test {
 
  private:
   ActivityLink link() {
-    return {.open = [this](client::WatchedGroup opened) { watched = std::move(opened); },
+    return {.job = "llm",
+            .open = [this](client::WatchedGroup opened) { watched = std::move(opened); },
             .close =
                 [this](std::uint64_t id) {
                   const std::lock_guard lock(calling_);  // waits until hopeless() has returned
@@ -153,9 +157,24 @@ TEST_F(Reported, AGroupThatCanNeverGoOnIsAbortedWithTheDaemonsSentence) {
   EXPECT_EQ(asked, 0) << "the sentence says all";
 }
 
+TEST_F(Reported, IfTheCallerDoesNotWantAnAbortOnlyFlightRecordsAreWritten) {
+  const TemporaryDirectory folder;
+  ::setenv("C10DD_FLIGHT_DIR", folder.path().c_str(), 1);
+  ::unsetenv("C10DD_FLIGHT");  // the tests' environment switches it off
+  open({.abort_when_stuck = false});
+  const WorkPtr work = group->barrier(kAsync);
+  ASSERT_TRUE(script.await_started(1));
+  say_hopeless();
+  script.end(0);
+  EXPECT_NO_THROW(work->wait());
+  group.reset();  // waits until they are written
+  ::unsetenv("C10DD_FLIGHT_DIR");
+  ::setenv("C10DD_FLIGHT", "off", 1);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() + "/c10dd-flight-llm-4"));
+}
+
 TEST_F(Reported, ItIsNotAbortedIfTheCallerDoesNotWantIt) {
   open({.abort_when_stuck = false});
-  EXPECT_FALSE(watched->hopeless);
   answer = hopeless();
   const WorkPtr work = fail(failure(Code::unavailable, "lost rank 1"));
   EXPECT_EQ(work->error(), "lost rank 1; diagnosis: " + kSentence);

@@ -95,12 +95,13 @@ class NativeChannelsTest : public testing::Test {
   }
 
   /// Opens a session on the channel with this credential.
-  Welcome open(std::uint32_t channel, const std::string& credential) {
+  Welcome open(std::uint32_t channel, const std::string& credential, std::int64_t rank = -1) {
     Hello hello;
     hello.version_min = hello.version_max = kProtocolVersion;
     hello.session = {7, channel};
     hello.job = "a";
     hello.credential = credential;
+    hello.rank = rank;
     give(channel, hello);
     const Reply& reply = link_->newest.at(channel);
     EXPECT_TRUE(reply);
@@ -173,6 +174,22 @@ TEST_F(NativeChannelsTest, WhatAnEarlierHelloOpensIsNotUsedWithTheCredentialOfAL
     ASSERT_FALSE(link_->newest.at(channel)) << "channel " << channel;
     EXPECT_EQ(link_->newest.at(channel).error().code, Code::session_unknown);
   }
+}
+
+TEST_F(NativeChannelsTest, AViewerIsNoRankOfTheJob) {
+  open(1, "hour");
+  open(2, "viewer", 1);
+  const auto missing = [&](const std::string& barrier) {
+    give(1, Barrier{.name = barrier, .rank = 0, .world_size = 2, .timeout = milliseconds(10)});
+    world_.pass(milliseconds(20));
+    world_.settle();
+    const Reply& reply = link_->newest.at(1);
+    EXPECT_EQ(reply.error().missing.size(), 1U);
+    return reply.error().missing.at(0).cause;
+  };
+  EXPECT_EQ(missing("a"), MissingRank::Cause::never_connected);
+  open(3, "hour", 1);
+  EXPECT_EQ(missing("b"), MissingRank::Cause::not_arrived);
 }
 
 TEST_F(NativeChannelsTest, ANewerCredentialTakesThePlaceOfTheOld) {

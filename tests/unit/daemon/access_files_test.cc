@@ -40,7 +40,7 @@ TEST_F(AccessFilesTest, ReadsAllThatBelongTogether) {
   EXPECT_EQ(texts->chain.text, "tls.crt");
   EXPECT_EQ(texts->key.path, path("tls.key"));
   EXPECT_EQ(texts->ca.text, "ca.crt");
-  EXPECT_FALSE(texts->grants);
+  EXPECT_TRUE(texts->grants.issuers.empty());
   write("grants.toml", "[[issuer]]\nname = \"k\"\nissuer = \"i\"\naudience = \"a\"\njwks = \"" +
                            path("keys.json") + "\"\n");
   write("keys.json", "{}");
@@ -49,6 +49,7 @@ TEST_F(AccessFilesTest, ReadsAllThatBelongTogether) {
   ASSERT_TRUE(more) << more.error().detail;
   ASSERT_EQ(more->jwks.size(), 1U);
   EXPECT_EQ(more->jwks[0].text, "{}");
+  EXPECT_EQ(more->grants.issuers.at(0).name, "k");
 }
 
 TEST_F(AccessFilesTest, NamesWhatIsMissing) {

@@ -65,15 +65,15 @@ class AccessTest : public testing::Test {
     return text + "." + base64url_encode(site_.sign(text));
   }
   void use_grants(const std::string& more = "") {
-    texts_.grants = {
-        "grants.toml",
+    const std::string text =
+        more +
         "[[issuer]]\nname = \"k8s\"\nissuer = \"https://k8s\"\naudience = \"c10dd\"\n"
         "jwks = \"keys.json\"\n"
         "[[grant]]\nwho = \"k8s:system:serviceaccount:*:trainer\"\nrole = \"trainer\"\n"
         "jobs = [\"{1}.*\"]\n"
         "[[grant]]\nwho = \"cert:spiffe://site/ops\"\nrole = \"admin\"\n"
-        "jobs = [\"*\"]\n"};
-    texts_.grants->text.insert(0, more);
+        "jobs = [\"*\"]\n";
+    texts_.grants = *grants_in(text, "grants.toml");
   }
 
   const tls::Ca ca_;
@@ -107,7 +107,7 @@ TEST_F(AccessTest, OtherTokensAreRefusedWithTheCure) {
 }
 
 TEST_F(AccessTest, ARevokedNameIsRefused) {
-  texts_.grants = {"grants.toml", "revoked = [\"bob\"]\n"};
+  texts_.grants = *grants_in("revoked = [\"bob\"]\n", "grants.toml");
   EXPECT_EQ(why_refused(token("bob")),
             "the token is revoked; ask for a new one (c10ddctl ca token)");
   EXPECT_EQ(why_refused(token("bobby")), "");
@@ -164,8 +164,13 @@ TEST_F(AccessTest, FilesThatDoNotFitTogetherAreRefused) {
   texts_.key.text = late.key.private_pem();
   EXPECT_EQ(why_refused(), "the certificate in tls.crt has expired; renew it");
   texts_ = good;
-  texts_.grants = {"grants.toml", "grant = 1"};
-  EXPECT_EQ(why_refused(), "grants grants.toml:1: grant must be tables; begin each with [[grant]]");
+  texts_.ca.text = tls::Ca().certificate.pem();
+  const std::string stranger =
+      "no CA in ca.crt has signed the certificate in tls.crt; add the certificate of the CA that "
+      "has, or use files that belong together";
+  EXPECT_EQ(why_refused(), stranger);
+  texts_.chain.text += texts_.ca.text;
+  EXPECT_EQ(why_refused(), stranger) << "the other CA in the chain is not above the certificate";
 }
 
 TEST_F(AccessTest, AClientWithATokenKnowsTheDaemonByItsCa) {

@@ -20,7 +20,7 @@ class AuthenticatorTest : public testing::Test {
     texts.chain = {"tls.crt", daemon_.chain[0].pem()};
     texts.key = {"tls.key", daemon_.key.private_pem()};
     texts.ca = {"ca.crt", ca_.certificate.pem()};
-    if (!grants.empty()) texts.grants = {"grants.toml", grants};
+    if (!grants.empty()) texts.grants = *grants_in(grants, "grants.toml");
     const auto made = AccessRules::of(texts, kNow);
     EXPECT_TRUE(made) << made.error().detail;
     return *made;

@@ -72,6 +72,13 @@ TEST(GrantsFileTest, NamesTheLineOfWhatIsWrong) {
             "grants g.toml:9: jobs has 0 patterns, but needs 1 to 256");
   EXPECT_EQ(why_refused(with("jobs = [\"{1}.*\"]", "jobs = [\"*.a\"]")),
             "grants g.toml:9: \"*.a\" has a * that is not at the end; write for example llm-*");
+  EXPECT_EQ(
+      why_refused(with("jobs = [\"{1}.*\"]", "jobs = [\"{1}.{2}\"]")),
+      "grants g.toml:9: unknown placeholder {2}: only {1} is replaced, by what the first * in "
+      "who matches");
+  EXPECT_EQ(why_refused(with("jobs = [\"{1}.*\"]", "jobs = [\"{x}.{\"]")), "");
+  EXPECT_EQ(why_refused("grant = 1"),
+            "grants g.toml:1: grant must be tables; begin each with [[grant]]");
   EXPECT_EQ(why_refused(with("k8s:system", "k9s:system")),
             "grants g.toml:9: who must begin with the name of an [[issuer]] and a colon, or with "
             "cert:");

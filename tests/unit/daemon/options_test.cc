@@ -216,6 +216,11 @@ TEST_F(OptionsTest, AddressesThatOthersReachNeedTheLoudOption) {
                            "redis+sentinel://127.0.0.1:1,[::1]:2/m", "rediss+sentinel://a,b/m"}) {
     EXPECT_EQ(accepted({"--tls", "d", "--engine", near}).engine, near);
   }
+  EXPECT_EQ(refused({"--redis-ca", "ca.crt", "--engine", "redis://u:p@localhost"}),
+            "c10dd: --redis-ca: the engine redis://***@localhost does not use TLS to a Redis; use "
+            "rediss:// or rediss+sentinel://, or leave it out\n");
+  EXPECT_EQ(accepted({"--redis-ca", "ca.crt", "--engine", "rediss+sentinel://a/m"}).redis_ca,
+            "ca.crt");
   ::setenv("C10DD_LISTEN", "10.0.0.1:1", 1);
   EXPECT_EQ(refused({}), "c10dd: C10DD_LISTEN: 10.0.0.1" + end);
   EXPECT_EQ(accepted({"--allow-insecure-listen"}).listen_host, "10.0.0.1");
