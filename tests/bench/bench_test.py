@@ -26,6 +26,8 @@ BENCH = Path(os.environ["C10DD_BIN"]) / "c10dd-bench"
 SHORT = ["--seconds", "0.2", "--rounds", "1", "--json", "-"]
 REDIS = ["redis"] if shutil.which("redis-server") else []
 ETCD = ["etcd", "etcd-shared"] if shutil.which("etcd") else []
+TLS = (BENCH.parent.parent / "lib" / "libc10dd_tls.so").exists()
+over_tls = unittest.skipUnless(TLS, "built without OpenSSL")
 long_form = unittest.skipUnless(
     os.environ.get("C10DD_BENCH_LONG"),
     "of the long form: C10DD_BENCH_LONG=1 C10DD_BIN=build/bin python3 tests/bench/bench_test.py")
@@ -261,6 +263,34 @@ class BenchTest(unittest.TestCase):
         scenario = self.scenario("get", "--engine", "redis:", "--daemons", "2", "--clients", "4")
         self.assertEqual(["echo", "c10dd", "c10dd-fleet"], [one["name"] for one in scenario["series"]])
         self.assertGreater(scenario["series"][2]["median"]["count"], 0)
+
+    @over_tls
+    def test_a_load_over_tls(self):
+        against = ["--against", ",".join(REDIS)] if REDIS else []
+        scenario = self.scenario("get", "--tls", "--clients", "3", "--depth", "2", "--value-bytes", "100000", *against)
+        self.assertEqual(["echo", "c10dd", "c10dd-plain", *REDIS], [one["name"] for one in scenario["series"]])
+        self.assertEqual(1, scenario["parameters"]["tls"])
+
+    @over_tls
+    def test_idle_over_tls(self):
+        facts = self.facts(self.scenario("idle", "--tls", "--connections", "500"))
+        limits = {", TLS": 24 * 1024}
+        if shutil.which("openssl"):
+            limits[", TLS with a certificate"] = 32 * 1024
+        for kind, limit in limits.items():
+            memory = facts["memory of a connection with a session" + kind]
+            self.assertTrue(10_000 < memory["median"] <= limit, memory)
+
+    @over_tls
+    def test_restart_over_tls(self):
+        serving, resumed = self.scenario("restart", "--tls", "--members", "50", "--connections", "20")["series"]
+        self.assertLess(serving["median"]["max_us"], resumed["median"]["max_us"])
+
+    def test_what_cannot_be_measured_over_tls_is_refused(self):
+        for wrong in (["join"], ["get", "join"], ["get", "--daemon", "127.0.0.1:1"], ["get", "--daemons", "2"],
+                      ["get", "--against", "redis=127.0.0.1:1"], *([] if TLS else [["get"]])):
+            done = self.bench(*wrong, "--tls", code=64)
+            self.assertRegex(done.stderr, r"^--tls: [^\n]+\n", wrong)
 
     def test_json_goes_into_a_file(self):
         with tempfile.TemporaryDirectory() as folder:

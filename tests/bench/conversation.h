@@ -25,7 +25,8 @@ struct Workload {
   Operation operation = Operation::get;
   std::size_t key_bytes = 0;
   std::size_t value_bytes = 0;
-  unsigned daemons = 1;  ///< that share an engine; each serves a run of its own
+  unsigned daemons = 1;         ///< that share an engine; each serves a run of its own
+  std::string credential = {};  ///< of hellos
 
   Bytes key(unsigned connection) const;
   Bytes value() const { return Bytes(value_bytes, 'v'); }

@@ -21,6 +21,7 @@ namespace {
 constexpr unsigned kConnectionsOfAnAddress = 10'000;
 
 constexpr std::size_t kOpening = 1'000;  // at a time: more would overflow the listener's queue
+constexpr std::size_t kShaking = 128;    // TLS handshakes under way; a daemon lets more wait
 constexpr unsigned kOtherFiles = 64;
 
 constexpr std::size_t kSlices = 10;  // of the connections, that beat one after the other
@@ -92,26 +93,38 @@ void Crowd::open(const Address& daemon, std::size_t connections) {
   };
   pings_.resize(connections);
   Hello hello = new_session();
-  for (std::size_t i = 0; i < connections; ++i) {
-    lines_.push_back(std::make_unique<Line>(daemon, source_of(i)));
-    Bytes out(native::kMagic);
-    for (std::size_t rank = i; rank < members_; rank += connections) {
-      hello.session = {mixed(name_ + rank), name_ ^ rank};
-      hello.rank = static_cast<std::int64_t>(rank);
-      append(out, static_cast<unsigned>(rank), hello, connections);
-    }
-    lines_.back()->send(out);
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = i;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, lines_.back()->descriptor(), &event) != 0) {
-      fail_with_errno("epoll_ctl");
-    }
-    if (i >= kOpening) greeted();
+  hello.credential = credential_of(daemon);
+  const std::size_t shaking = daemon.tls ? std::min(kShaking, connections) : 0;
+  for (std::size_t i = 0; i < connections + shaking; ++i) {
+    if (i < connections) connect(daemon);
+    if (i >= shaking) greet(i - shaking, hello, connections);
+    if (i >= kOpening && greeted_ < connections) greeted();
     beat();
   }
   while (greeted_ < connections) greeted();
   acked_ = ++sequence_;
+}
+
+void Crowd::connect(const Address& daemon) {
+  const std::size_t connection = lines_.size();
+  lines_.push_back(std::make_unique<Line>(daemon, source_of(connection)));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = connection;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, lines_.back()->descriptor(), &event) != 0) {
+    fail_with_errno("epoll_ctl");
+  }
+}
+
+/// Says hello for all members of a connection.
+void Crowd::greet(std::size_t connection, Hello hello, std::size_t connections) {
+  Bytes out(native::kMagic);
+  for (std::size_t rank = connection; rank < members_; rank += connections) {
+    hello.session = {mixed(name_ + rank), name_ ^ rank};
+    hello.rank = static_cast<std::int64_t>(rank);
+    append(out, static_cast<unsigned>(rank), hello, connections);
+  }
+  lines_[connection]->send(out);
 }
 
 void Crowd::leave() {

@@ -16,8 +16,12 @@
 #include <memory>
 #include <stdexcept>
 
+#include "client/internal/tls.h"
+
 namespace c10dd::bench {
 namespace {
+
+constexpr int kNoInterrupt = -1;
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -42,6 +46,13 @@ void bind_to(int descriptor, const std::string& source) {
       ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
     fail_with_errno("bind to " + source);
   }
+}
+
+/// Throws the text of a failure.
+template <class T>
+T must(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().detail);
+  return std::move(*result);
 }
 
 }  // namespace
@@ -70,6 +81,13 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
+std::string credential_of(const Address& daemon) {
+  return daemon.tls ? must(daemon.tls->token()) : std::string();
+}
+
+Line::Line(Line&& other) noexcept = default;
+Line::~Line() = default;
+
 Line::Line(const Address& to, const std::string& source, std::chrono::milliseconds patience) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -87,13 +105,56 @@ Line::Line(const Address& to, const std::string& source, std::chrono::millisecon
   }
   const int on = 1;
   ::setsockopt(descriptor_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (to.tls) begin_handshake(to);
+}
+
+void Line::begin_handshake(const Address& to) {
+  channel_ = must(to.tls->begin(to.host + ":" + std::to_string(to.port))).channel;
+  must(client::shake_hands_now(*channel_, descriptor_.get()));
+}
+
+void Line::end_handshake() {
+  throw_if_interrupted();
+  const Result<void> done =
+      client::shake_hands(*channel_, descriptor_.get(), kNoInterrupt, patience_);
+  if (!done) throw std::runtime_error(done.error().detail);
+  shaken_ = true;
+}
+
+std::string_view Line::decrypted(std::string_view received) {
+  if (!channel_) return received;
+  static std::array<char, 16 * 1024> record;
+  static Bytes plain;
+  plain.clear();
+  channel_->receive(received);
+  while (const std::size_t size = must(channel_->read(record))) plain.append(record.data(), size);
+  if (channel_->has_ended()) throw std::runtime_error("the server closed the connection");
+  return plain;
+}
+
+void Line::encrypt(Bytes& out, std::size_t from) {
+  if (!channel_ || from == out.size()) return;
+  std::string_view plain = std::string_view(out).substr(from);
+  while (!plain.empty()) plain.remove_prefix(must(channel_->write(plain)));
+  const std::string_view encrypted = channel_->outgoing();
+  out.replace(from, Bytes::npos, encrypted);
+  channel_->sent(encrypted.size());
 }
 
 void Line::set_patience(std::chrono::milliseconds patience) {
+  patience_ = patience;
   set_time_outs(descriptor_.get(), patience);
 }
 
 void Line::send(std::string_view bytes) {
+  if (!channel_) return send_raw(bytes);
+  if (!shaken_) end_handshake();
+  Bytes out(bytes);
+  encrypt(out, 0);
+  send_raw(out);
+}
+
+void Line::send_raw(std::string_view bytes) {
   while (!bytes.empty()) {
     throw_if_interrupted();
     const ssize_t sent = ::send(descriptor_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -139,7 +200,7 @@ void Line::read() {
     if (length < 0 && errno == EINTR) continue;
     if (length < 0) fail_with_errno("receive");
     if (length == 0) throw std::runtime_error("the server closed the connection");
-    in_.append(buffer.data(), static_cast<std::size_t>(length));
+    in_ += decrypted({buffer.data(), static_cast<std::size_t>(length)});
     return;
   }
 }

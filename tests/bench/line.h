@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// One blocking TCP connection, and the interrupt that ends every wait of the program. Throws
-// std::runtime_error; a wait of more than 30 s for a byte is an error, unless a line has another
-// patience.
+// One blocking connection, of TCP or of TLS over it, and the interrupt that ends every wait of the
+// program. Throws std::runtime_error; a wait of more than 30 s for a byte is an error, unless a
+// line has another patience.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "protocol/types.h"
+
+namespace c10dd::client {
+class Tls;
+class TlsChannel;
+}  // namespace c10dd::client
 
 namespace c10dd::bench {
 
@@ -42,14 +48,21 @@ class Descriptor {
 struct Address {
   std::string host;
   std::uint16_t port = 0;
+  std::shared_ptr<client::Tls> tls = {};  ///< how its lines encrypt; null: they do not
 };
+
+/// What a client of this daemon shows in its hello; empty without TLS.
+std::string credential_of(const Address& daemon);
 
 class Line {
  public:
   /// From a source address of the kernel's choice, or from this one. Throws if the connection, or
-  /// later a byte, takes longer than `patience`.
+  /// later a byte, takes longer than `patience`. A TLS handshake begins here, and the first send()
+  /// ends it: several lines can shake hands at the same time.
   explicit Line(const Address& to, const std::string& source = {},
                 std::chrono::milliseconds patience = kPatience);
+  Line(Line&& other) noexcept;
+  ~Line();
 
   /// Sets how long the next bytes may take.
   void set_patience(std::chrono::milliseconds patience);
@@ -66,13 +79,25 @@ class Line {
   /// What was received and not taken. Who reads from the descriptor takes this first.
   Bytes& input() { return in_; }
 
+  /// Returns the plain text of bytes that were read from the descriptor. Valid until the next call
+  /// for any line.
+  std::string_view decrypted(std::string_view received);
+  /// Makes the bytes of `out` from `from` on those for the descriptor. After the first send() only.
+  void encrypt(Bytes& out, std::size_t from);
+
   int descriptor() const { return descriptor_.get(); }
   void set_blocking(bool blocking);
 
  private:
+  void begin_handshake(const Address& to);
+  void end_handshake();
+  void send_raw(std::string_view bytes);
   void read();
 
   Descriptor descriptor_;
+  std::chrono::milliseconds patience_;
+  std::unique_ptr<client::TlsChannel> channel_;  // null: not encrypted
+  bool shaken_ = false;
   Bytes in_;
 };
 

@@ -117,7 +117,8 @@ class Load {
       measured_from_ = now;
       measured_.cpu_seconds = -cpu_seconds(process_);
     }
-    std::string_view in(buffer_.data(), static_cast<std::size_t>(length));
+    std::string_view in =
+        connection.line.decrypted({buffer_.data(), static_cast<std::size_t>(length)});
     Bytes& begun = connection.line.input();  // a reply that is not complete
     if (!begun.empty()) in = begun.append(in);
     std::size_t used = 0;
@@ -131,7 +132,9 @@ class Load {
       if (measured_from_ != 0 && !over_) measured_.latency.add(now - sent);
     }
     begun = Bytes(in.substr(used));
+    const std::size_t plain = connection.out.size();
     connection.conversation->respond(connection.out);
+    connection.line.encrypt(connection.out, plain);
     if (now >= until_ && now > measured_from_ && !over_) {
       over_ = true;
       measured_.cpu_seconds += cpu_seconds(process_);
@@ -143,12 +146,14 @@ class Load {
 
   void fill(Connection& connection) {
     const std::int64_t now = now_ns();
+    const std::size_t plain = connection.out.size();
     while (connection.open < options_.depth && connection.conversation->may_request()) {
       const std::uint64_t ticket = connection.conversation->request(connection.out);
       connection.sent_at[ticket % Conversation::kTickets] = now;
       ++connection.open;
       ++open_;
     }
+    connection.line.encrypt(connection.out, plain);
     if (!connection.waits_for_room) push(connection);
   }
 

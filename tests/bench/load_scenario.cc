@@ -20,6 +20,7 @@ class Contestants {
     echo_ = std::make_unique<EchoServer>(native_bytes(workload));
     add("echo", "bare epoll, the bytes of c10dd", *echo_, echo_conversation);
     if (scenario.echo_only) return;
+    if (options.tls) security_ = std::make_unique<Security>();
     if (options.daemon) {
       add_running("c10dd", *options.daemon, native_conversation);
     } else {
@@ -40,9 +41,14 @@ class Contestants {
       engine_ = std::make_unique<RedisServer>("always");
       url = engine_->url();
     }
-    daemon_ = std::make_unique<DaemonServer>(url, durability);
-    add("c10dd", "--engine " + engine + " --durability " + durability, *daemon_,
-        native_conversation);
+    const std::string how = "--engine " + engine + " --durability " + durability;
+    daemon_ = std::make_unique<DaemonServer>(url, durability, security_.get());
+    workload_.credential = credential_of(daemon_->address());
+    add("c10dd", how + (security_ ? " --tls" : ""), *daemon_, native_conversation);
+    workload_.credential.clear();
+    if (!security_) return;
+    plain_ = std::make_unique<DaemonServer>(url, durability);
+    add("c10dd-plain", how, *plain_, native_conversation);
   }
 
   void start_fleet(unsigned daemons) {
@@ -59,9 +65,11 @@ class Contestants {
     } else if (peer.running) {
       add_running("redis", *peer.running, redis_conversation);
     } else {
-      redis_ = std::make_unique<RedisServer>(scenario.appendfsync);
-      add("redis", "--appendonly yes --appendfsync " + scenario.appendfsync, *redis_,
-          redis_conversation);
+      redis_ = std::make_unique<RedisServer>(scenario.appendfsync, security_.get());
+      add("redis",
+          "--appendonly yes --appendfsync " + scenario.appendfsync +
+              (security_ ? ", TLS only" : ""),
+          *redis_, redis_conversation);
     }
   }
 
@@ -92,9 +100,11 @@ class Contestants {
   }
 
   Workload workload_;
+  std::unique_ptr<Security> security_;  // null: without --tls
   std::unique_ptr<EchoServer> echo_;
   std::unique_ptr<RedisServer> engine_;
   std::unique_ptr<DaemonServer> daemon_;
+  std::unique_ptr<DaemonServer> plain_;  // beside the one with TLS
   std::unique_ptr<FleetServers> fleet_;
   std::unique_ptr<RedisServer> redis_;
   std::unique_ptr<EtcdServer> etcd_;
@@ -119,6 +129,7 @@ ScenarioResult run_load_scenario(const LoadScenario& scenario, const Options& op
                        {"request_bytes", bytes.request},
                        {"reply_bytes", bytes.reply.size()},
                        {"awake", options.awake},
+                       {"tls", options.tls},
                        {"sync_delay_us", static_cast<std::uint64_t>(options.sync_delay * 1'000)}};
   const Contestants contestants(scenario, options, workload);
   const std::vector<Target>& targets = contestants.targets();

@@ -79,7 +79,7 @@ ScenarioResult run(const Loss& loss, const Options& options) {
       {"members", size}, {"connections", connections}, {"times", times}, {"awake", options.awake}};
   const std::string how = std::string(loss.what) + " to the news of it, --engine " + engine;
   result.series = {{"each member", how, {}}, {"the last one", how, {}}};
-  DaemonServer daemon(engine, "fsync", loss.listen);
+  DaemonServer daemon(engine, "fsync", nullptr, loss.listen);
   GroupCrowd group(daemon.address(), connections, size - 1, size);
   for (unsigned round = 0; round < options.rounds; ++round) {
     measure(loss, group, daemon.address(), size, times, result);

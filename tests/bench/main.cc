@@ -33,6 +33,8 @@
 //     instructions instructions that each request costs, counted by valgrind; --only shows the
 //                  functions of some cases
 //
+// With --tls the connections of get, set, idle and restart are encrypted.
+//
 // Exit codes: 0 measured; 1 a server did not start, died or answered with an error; 64 bad option.
 #include <sys/resource.h>
 
@@ -195,6 +197,25 @@ void check_sync_delay(const CommandLine& line) {
   }
 }
 
+/// Only servers that are started here have a CA that the connections know.
+void check_tls(const CommandLine& line) {
+  if (!line.options.tls) return;
+  const auto refuse = [](const std::string& why) { throw CLI::ValidationError("--tls: " + why); };
+#if !C10DD_WITH_TLS
+  refuse("this program was built without OpenSSL; install libssl-dev and build it again");
+#endif
+  static const std::set<std::string> encrypted = {"get", "set", "idle", "restart"};
+  for (const std::string& name : line.scenarios) {
+    if (encrypted.contains(name)) continue;
+    refuse("not available for " + name + ", only for get, set, idle and restart");
+  }
+  if (line.options.daemon) refuse("not for a running daemon: leave out --daemon");
+  if (line.options.daemons) refuse("not for several daemons: leave out --daemons");
+  for (const Peer& peer : line.options.against) {
+    if (peer.running) refuse("not for a running server: give --against only its name");
+  }
+}
+
 /// Adds the options that say how much is measured.
 void add_sizes(CLI::App& app, Options& o) {
   app.add_option("--connections,--clients,--hosts", o.connections,
@@ -270,6 +291,8 @@ CommandLine parse(int argc, char** argv) {
       ->default_str("");
   app.add_flag("--proxy", o.proxy,
                "for tcpstore-*: also measure through a node proxy, as under c10drun");
+  app.add_flag("--tls", o.tls,
+               "for get, set, idle and restart: over TLS; a load also measures the daemon without");
   app.add_flag("--awake", o.awake,
                "keep idle cores awake: waking a halted core can take longer than a reply")
       ->default_str("");
@@ -287,6 +310,7 @@ CommandLine parse(int argc, char** argv) {
     for (const std::string& peer : against) o.against.push_back(parse_peer(peer));
     check_peers(line);
     check_sync_delay(line);
+    check_tls(line);
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : kBadOption);
   }

@@ -27,6 +27,7 @@ class NativeConversation final : public Conversation {
         request_(request_of(workload, connection)),
         hello_(new_session()),
         reply_body_(native_bytes(workload).reply.size() - native::ReplyHeader::kSize) {
+    hello_.credential = workload.credential;
     header_.channel = kChannel;
     header_.sequence = header_.acked_below = 1;
     if (workload.daemons > 1) hello_.run += '-' + std::to_string(connection % workload.daemons);

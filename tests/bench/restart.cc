@@ -32,11 +32,14 @@ ScenarioResult run_restart(const Options& options) {
   ScenarioResult result;
   result.name = "restart";
   result.counted = "times";
-  result.parameters = {
-      {"members", members}, {"connections", connections}, {"awake", options.awake}};
+  result.parameters = {{"members", members},
+                       {"connections", connections},
+                       {"awake", options.awake},
+                       {"tls", options.tls}};
   result.series = {{"serving", "kill to the first hello answered, --engine " + engine, {}},
                    {"resumed", "kill to the last session back in its place", {}}};
-  DaemonServer daemon(engine, "fsync");
+  const std::unique_ptr<Security> security = options.tls ? std::make_unique<Security>() : nullptr;
+  DaemonServer daemon(engine, "fsync", security.get());
   GroupCrowd group(daemon.address(), connections, members, members);
   group.join();
   for (unsigned round = 0; round < options.rounds; ++round) {

@@ -34,6 +34,7 @@ struct Options {
   std::optional<Address> daemon;  ///< that runs already
   std::vector<Peer> against;
   bool proxy = false;   ///< of tcpstore-*: also through a node proxy
+  bool tls = false;     ///< connections to the daemon and to Redis are encrypted
   bool awake = false;   ///< the cores are kept from halting
   std::string only;     ///< of instructions: the cases whose names contain this text
   std::string budgets;  ///< of instructions: a file with the most that each case may cost

@@ -177,7 +177,7 @@ EchoServer::EchoServer(Listening listening, const NativeBytes& bytes)
       child_([&] { serve_echo(listening.descriptor, bytes.request, bytes.reply); }) {}
 
 DaemonServer::DaemonServer(const std::string& engine, const std::string& durability,
-                           const std::string& listen) {
+                           const Security* security, const std::string& listen) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
   std::string url = engine;
   if (const std::size_t at = url.find("DIR"); at != std::string::npos) {
@@ -193,6 +193,11 @@ DaemonServer::DaemonServer(const std::string& engine, const std::string& durabil
               "--log-level",
               "warn"};
   if (!listen.starts_with("127.")) command_.push_back("--allow-insecure-listen");
+  if (security != nullptr) {
+    const std::vector<std::string> further = security->daemon_options();
+    command_.insert(command_.end(), further.begin(), further.end());
+    tls_ = security->to_daemon();
+  }
   start();
 }
 
@@ -210,14 +215,27 @@ void DaemonServer::start() {
   port_ = static_cast<std::uint16_t>(std::stoi(line.substr(line.rfind(':') + 1)));
 }
 
-RedisServer::RedisServer(const std::string& appendfsync) {
+RedisServer::RedisServer(const std::string& appendfsync, const Security* security) {
   port_ = listen_anywhere().port;
-  child_ = std::make_unique<Child>([&] {
-    become({"redis-server", "--port", std::to_string(port_), "--bind", "127.0.0.1", "--dir",
-            directory_.path(), "--logfile", "redis.log", "--save", "", "--appendonly",
-            appendfsync.empty() ? "no" : "yes", "--appendfsync",
-            appendfsync.empty() ? "no" : appendfsync});
-  });
+  std::vector<std::string> command = {"redis-server",
+                                      "--bind",
+                                      "127.0.0.1",
+                                      "--dir",
+                                      directory_.path(),
+                                      "--logfile",
+                                      "redis.log",
+                                      "--save",
+                                      "",
+                                      "--appendonly",
+                                      appendfsync.empty() ? "no" : "yes",
+                                      "--appendfsync",
+                                      appendfsync.empty() ? "no" : appendfsync};
+  const std::vector<std::string> listening =
+      security != nullptr ? security->redis_options(port_)
+                          : std::vector<std::string>{"--port", std::to_string(port_)};
+  command.insert(command.end(), listening.begin(), listening.end());
+  if (security != nullptr) tls_ = security->to_redis();
+  child_ = std::make_unique<Child>([&] { become(command); });
   await(*child_, "redis-server", address(), "PING\r\n", "+PONG");
 }
 

@@ -15,6 +15,7 @@
 
 #include "tests/bench/conversation.h"
 #include "tests/bench/line.h"
+#include "tests/bench/security.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::bench {
@@ -75,36 +76,40 @@ class EchoServer {
   Child child_;
 };
 
-/// The `c10dd` next to this program. `DIR` in the engine's URL becomes a temporary directory.
+/// The `c10dd` next to this program. `DIR` in the engine's URL becomes a temporary directory. With
+/// `security`, which must live as long, it speaks TLS.
 class DaemonServer {
  public:
   DaemonServer(const std::string& engine, const std::string& durability,
-               const std::string& listen = "127.0.0.1:0");
+               const Security* security = nullptr, const std::string& listen = "127.0.0.1:0");
 
   /// SIGKILL; returns when it is dead. start() then starts it on its state and on another port.
   void kill() { child_->kill(); }
   void start();
 
-  Address address() const { return {"127.0.0.1", port_}; }
+  Address address() const { return {"127.0.0.1", port_, tls_}; }
   pid_t process() const { return child_->process(); }
 
  private:
   TemporaryDirectory directory_;
   std::vector<std::string> command_;
+  std::shared_ptr<client::Tls> tls_;
   std::uint16_t port_ = 0;
   std::unique_ptr<Child> child_;
 };
 
 /// A redis-server. `appendfsync` is the option of its append-only file; empty: without that file.
+/// With `security`, which must live as long, it speaks only TLS.
 class RedisServer {
  public:
-  explicit RedisServer(const std::string& appendfsync);
-  Address address() const { return {"127.0.0.1", port_}; }
+  explicit RedisServer(const std::string& appendfsync, const Security* security = nullptr);
+  Address address() const { return {"127.0.0.1", port_, tls_}; }
   std::string url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
   pid_t process() const { return child_->process(); }
 
  private:
   TemporaryDirectory directory_;
+  std::shared_ptr<client::Tls> tls_;
   std::uint16_t port_ = 0;
   std::unique_ptr<Child> child_;
 };
