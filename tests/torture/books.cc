@@ -6,12 +6,33 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/integration/metrics.h"
+#include "client/internal/stream.h"
 
 namespace c10dd::torture {
 namespace {
 
 using namespace std::chrono_literals;
+
+constexpr auto kPagePatience = 5s;
+
+/// Returns the page /metrics of a daemon, with the header; empty if it does not come. Shows the
+/// credentials of the environment.
+std::string metrics_of(const std::string& address) {
+  const auto end = client::Stream::Time::clock::now() + kPagePatience;
+  std::string request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+  client::Tls::Begun with;
+  if (const auto tls = client::tls_of({})) {
+    Result<client::Tls::Begun> begun = tls->begin(address);
+    if (!begun) return "";
+    with = std::move(*begun);
+    request += "Authorization: Bearer " + with.token + "\r\n";
+  }
+  Result<client::Stream> stream = client::Stream::connect(address, end, std::move(with));
+  if (!stream || !stream->send(request + "\r\n", end)) return "";
+  std::string page;
+  for (Result<bool> more = true; more && *more;) more = stream->receive(page, end);
+  return page;
+}
 
 /// Adds up the values of each metric, except that connections are counted by protocol.
 std::map<std::string, double> sums_of(const std::string& page) {
@@ -31,7 +52,7 @@ std::string held_now(const std::string& addresses, unsigned killed) {
   double native = 0;
   std::istringstream list(addresses);
   for (std::string address; std::getline(list, address, ',');) {
-    auto sums = sums_of(test::metrics_of(address));
+    auto sums = sums_of(metrics_of(address));
     if (!sums.contains("c10dd_ready")) return "daemon " + address + " tells no metrics";
     native += sums["c10dd_connections{protocol=\"native\"}"];
     const auto more = [&](const char* name, double most) {

@@ -31,8 +31,9 @@ std::unique_ptr<Deployment> Conductor::deploy() {
   if (settings_.daemons == 1) {
     return std::make_unique<OneDaemon>(settings_.daemon, random_.next(), visit);
   }
-  return std::make_unique<Fleet>(FleetOptions{settings_.daemon, settings_.daemons, settings_.lease},
-                                 random_.next(), visit);
+  return std::make_unique<Fleet>(
+      FleetOptions{settings_.daemon, settings_.daemons, settings_.lease, settings_.redis_tls},
+      random_.next(), visit);
 }
 
 const Figures& Conductor::run(const std::atomic<bool>& interrupted) {

@@ -25,8 +25,9 @@ struct Settings {
   std::uint64_t seed = 0;
   std::string program;  ///< this one
   DaemonOptions daemon;
-  unsigned daemons = 1;  ///< if there are several, they share a Redis that this program starts
-  unsigned lease = 2;    ///< their --lease, in seconds
+  unsigned daemons = 1;    ///< if there are several, they share a Redis that this program starts
+  unsigned lease = 2;      ///< their --lease, in seconds
+  bool redis_tls = false;  ///< they speak TLS with it
 };
 
 struct Figures {

@@ -25,14 +25,17 @@ constexpr const char* kNames[] = {"SIGKILL", "SIGSTOP", "link cut", "replies los
 }  // namespace
 
 Fleet::Fleet(const FleetOptions& options, std::uint64_t seed, Visit visit)
-    : options_(options), random_(seed), visit_(std::move(visit)) {
+    : options_(options), random_(seed), visit_(std::move(visit)), redis_(options.redis_tls) {
   for (unsigned n = 1; n <= options.daemons; ++n) {
     Instance instance;
     instance.link = std::make_unique<FaultyLink>("127.0.0.1:" + std::to_string(redis_.port()));
     DaemonOptions daemon = options.daemon;
-    daemon.engine = "redis://" + instance.link->address();
+    daemon.engine = (options.redis_tls ? "rediss://" : "redis://") + instance.link->address();
     daemon.log = "daemon-" + std::to_string(n) + ".log";
-    daemon.further = {"--lease", std::to_string(options.lease)};
+    daemon.further.insert(daemon.further.end(), {"--lease", std::to_string(options.lease)});
+    if (options.redis_tls) {
+      daemon.further.insert(daemon.further.end(), {"--redis-ca", redis_.ca_file()});
+    }
     instance.daemon = std::make_unique<Daemon>(daemon);
     instances_.push_back(std::move(instance));
   }

@@ -19,7 +19,8 @@ namespace c10dd::torture {
 struct FleetOptions {
   DaemonOptions daemon;  ///< its engine is not used
   unsigned daemons = 3;
-  unsigned lease = 2;  ///< seconds
+  unsigned lease = 2;      ///< seconds
+  bool redis_tls = false;  ///< the daemons speak TLS with Redis
 };
 
 class Fleet final : public Deployment {

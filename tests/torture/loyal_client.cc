@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/torture/loyal_client.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <stdexcept>
 
@@ -21,41 +15,51 @@ SessionId new_session() {
   return {0x10'1A'10'1A, ++last};
 }
 
+client::Stream::Time after(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
+
+template <class T>
+T must(Result<T> result) {
+  if (!result) throw std::runtime_error("a loyal client: " + result.error().detail);
+  return std::move(*result);
+}
+
+client::Stream connect(const std::string& address, const std::shared_ptr<client::Tls>& tls,
+                       client::Stream::Time until) {
+  client::Tls::Begun with;
+  if (tls) with = must(tls->begin(address));
+  return must(client::Stream::connect(address, until, std::move(with)));
+}
+
 }  // namespace
 
 LoyalClient::LoyalClient(const std::string& address, const std::string& job,
                          std::chrono::milliseconds patience)
-    : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  const std::size_t colon = address.rfind(':');
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1))));
-  inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
+    : LoyalClient(address, job, patience, client::tls_of({})) {}
+
+LoyalClient::LoyalClient(const std::string& address, const std::string& job,
+                         std::chrono::milliseconds patience,
+                         const std::shared_ptr<client::Tls>& tls)
+    : patience_(patience), stream_(connect(address, tls, after(patience))) {
+  const Time until = after(patience);
   Hello hello;
   hello.session = new_session();
   hello.job = job;
   hello.host = "loyal";
-  if (::connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0 ||
-      ::send(socket_, native::kMagic.data(), native::kMagic.size(), MSG_NOSIGNAL) < 0 ||
-      !send(hello)) {
-    ::close(socket_);
+  if (tls) hello.credential = must(tls->token());
+  if (!stream_.send(native::kMagic, until) || !send(hello)) {
     throw std::runtime_error("no connection to " + address);
   }
-  const auto until = std::chrono::steady_clock::now() + patience;
   native::ReplyHeader header;
   for (;;) {
     if (std::optional<Reply> reply = next(header)) {
       welcome_ = std::move(*reply);
       return;
     }
-    if (!receive(until)) {
-      ::close(socket_);
-      throw std::runtime_error(address + " does not reply to a hello");
-    }
+    if (!receive(until)) throw std::runtime_error(address + " does not reply to a hello");
   }
 }
-
-LoyalClient::~LoyalClient() { ::close(socket_); }
 
 bool LoyalClient::set(const std::string& key, const std::string& value,
                       std::chrono::milliseconds patience) {
@@ -70,7 +74,7 @@ unsigned LoyalClient::ask(const std::string& key, unsigned gets) {
 
 LoyalClient::Heard LoyalClient::listen(std::chrono::milliseconds patience) {
   Heard heard;
-  const auto until = std::chrono::steady_clock::now() + patience;
+  const Time until = after(patience);
   while (open_ > 0) {
     native::ReplyHeader header;
     const std::optional<Reply> reply = next(header);
@@ -100,22 +104,15 @@ bool LoyalClient::send(const Request& request) {
   header.sequence = sequence_++;  // 0: the hello
   Bytes frame;
   native::encode_request(frame, header, request);
-  const auto size = static_cast<ssize_t>(frame.size());
-  if (::send(socket_, frame.data(), frame.size(), MSG_NOSIGNAL) != size) return false;
+  if (!stream_.send(frame, after(patience_))) return false;
   ++open_;
   return true;
 }
 
 /// Returns false at the end of the connection, or if nothing comes in time.
-bool LoyalClient::receive(std::chrono::steady_clock::time_point until) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-      until - std::min(until, std::chrono::steady_clock::now()));
-  pollfd polled{socket_, POLLIN, 0};
-  if (::poll(&polled, 1, static_cast<int>(left.count())) <= 0) return false;
-  char buffer[16'384];
-  const ssize_t n = ::recv(socket_, buffer, sizeof buffer, 0);
-  if (n > 0) in_.append(buffer, static_cast<std::size_t>(n));
-  return n > 0;
+bool LoyalClient::receive(Time until) {
+  const Result<bool> came = stream_.receive(in_, until);
+  return came && *came;
 }
 
 std::optional<Reply> LoyalClient::next(native::ReplyHeader& header) {

@@ -8,18 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "client/internal/stream.h"
 #include "protocol/native_wire.h"
 
 namespace c10dd::torture {
 
 class LoyalClient {
  public:
-  /// Opens a session in the job. Throws if the daemon does not reply to the
-  /// hello in time.
+  /// Opens a session in the job, with the credentials of the environment. Throws if the daemon does
+  /// not reply to the hello in time.
   LoyalClient(const std::string& address, const std::string& job,
               std::chrono::milliseconds patience);
-  ~LoyalClient();
-  LoyalClient(const LoyalClient&) = delete;
 
   /// Returns the reply to the hello.
   const Reply& welcome() const { return welcome_; }
@@ -43,12 +42,18 @@ class LoyalClient {
   Heard listen(std::chrono::milliseconds patience);
 
  private:
+  using Time = client::Stream::Time;
+
+  LoyalClient(const std::string& address, const std::string& job,
+              std::chrono::milliseconds patience, const std::shared_ptr<client::Tls>& tls);
+
   bool send(const Request& request);
-  bool receive(std::chrono::steady_clock::time_point until);
+  bool receive(Time until);
   std::optional<Reply> next(native::ReplyHeader& header);
 
-  int socket_;
-  std::string in_;
+  const std::chrono::milliseconds patience_;
+  client::Stream stream_;
+  Bytes in_;
   std::uint64_t sequence_ = 0;
   unsigned open_ = 0;  ///< requests without a reply
   Reply welcome_{ReplyBody(Done{})};

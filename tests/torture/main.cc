@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <optional>
 
 #include "protocol/random.h"
+#include "tests/integration/cluster_files.h"
 #include "tests/torture/conductor.h"
 #include "tests/torture/worker.h"
 
@@ -21,6 +23,7 @@ namespace c10dd::torture {
 namespace {
 
 constexpr int kBadOption = 64;
+constexpr unsigned kFleet = 3;  // daemons on one Redis, unless --daemons says more
 
 std::atomic<bool> interrupted = false;
 
@@ -28,9 +31,29 @@ struct CommandLine {
   Settings settings;
   std::string parent;    ///< of the directory
   bool discard = false;  ///< the directory, whatever was found
+  bool tls = false;      ///< between the daemons and all clients
   WorkerOptions worker;
   bool is_worker = false;
 };
+
+/// Fills in what follows from other options. Exits if they do not fit together.
+void complete(Settings& s, bool daemons_given, bool tls) {
+  s.redis_tls = s.daemon.engine == "rediss";
+  const bool is_fleet = s.redis_tls || s.daemon.engine == "redis";
+  if (is_fleet && !daemons_given) s.daemons = kFleet;
+  if ((s.daemons > 1) != is_fleet) {
+    std::cerr << "c10dd-torture: --daemons is " << s.daemons << " and --engine is "
+              << s.daemon.engine
+              << "; --engine redis or rediss is for 2 daemons or more, and only they\n";
+    std::exit(kBadOption);
+  }
+  if (!C10DD_WITH_TLS && (tls || s.redis_tls)) {
+    std::cerr
+        << "c10dd-torture: --tls and --engine rediss need OpenSSL, without which this program "
+           "was built; install libssl-dev and build it again\n";
+    std::exit(kBadOption);
+  }
+}
 
 /// Exits by itself after --help and on a bad option.
 CommandLine parse(int argc, char** argv) {
@@ -50,10 +73,11 @@ CommandLine parse(int argc, char** argv) {
   app.add_option("--seed", s.seed, "of everything that is chosen; when things happen differs");
   app.add_option(
       "--engine", s.daemon.engine,
-      "default rocksdb:DIR; DIR is a directory made for it; redis: a redis-server made for "
-      "several daemons");
-  app.add_option("--daemons", s.daemons, "on one Redis, default 1; needs --engine redis")
-      ->check(CLI::Range(1U, 8U));
+      "default rocksdb:DIR; DIR is a directory made for it; redis, rediss: a redis-server made for "
+      "several daemons, which speak TLS with it if it is rediss");
+  auto* daemons = app.add_option("--daemons", s.daemons, "on one Redis, default 3; otherwise 1")
+                      ->check(CLI::Range(1U, 8U));
+  app.add_flag("--tls", line.tls, "the daemons serve over TLS, and all clients show a token");
   app.add_option("--lease", s.lease, "of these daemons in seconds, default 2")
       ->check(CLI::Range(1U, 60U));
   app.add_option("--durability", s.daemon.durability, "default fsync");
@@ -74,11 +98,7 @@ CommandLine parse(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : kBadOption);
   }
-  if ((s.daemons > 1) != (s.daemon.engine == "redis")) {
-    std::cerr << "c10dd-torture: --daemons is " << s.daemons << " and --engine is "
-              << s.daemon.engine << "; --engine redis is for 2 daemons or more, and only it\n";
-    std::exit(kBadOption);
-  }
+  complete(s, daemons->count() > 0, line.tls);
   line.is_worker = worker->count() > 0;
   line.worker.seed = s.seed;
   return line;
@@ -128,12 +148,23 @@ void print(const Figures& f) {
   std::fflush(stdout);
 }
 
+/// Makes the daemons serve over TLS only; from now on all clients, also of child processes, show a
+/// token.
+void encrypt(Settings& settings) {
+  const test::ClusterFiles files(
+      std::filesystem::path(settings.program).replace_filename("c10ddctl"),
+      settings.daemon.directory);
+  settings.daemon.further = {"--tls", files.daemon()};
+  ::setenv("C10DD_TOKEN_FILE", files.token().c_str(), 1);
+}
+
 int torture(CommandLine line) {
   std::string directory = line.parent + "/c10dd-torture-XXXXXX";
   if (::mkdtemp(directory.data()) == nullptr) {
     throw std::runtime_error("cannot make a directory in " + line.parent);
   }
   line.settings.daemon.directory = directory;
+  if (line.tls) encrypt(line.settings);
   std::cerr << "seed " << line.settings.seed << ", directory " << directory << std::endl;
   bool good = false;
   {
