@@ -21,7 +21,9 @@
 #include "daemon/net/tls_stream.h"
 #include "daemon/shard/event_log.h"
 #include "daemon/shard/log_line.h"
+#include "protocol/address.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
@@ -94,7 +96,8 @@ class TlsAccess final : public Access {
         handshakes_(loop, handshake_threads()),
         timer_(loop) {}
 
-  void serve(SessionContext& context, Metrics& metrics) override;
+  void serve(SessionContext& context, Metrics& metrics,
+             const std::vector<std::string>& addresses) override;
   void reload() override;
   std::string note() const override;
 
@@ -105,6 +108,8 @@ class TlsAccess final : public Access {
                               const Stream& stream);
   std::optional<Result<core::JobRoles>> roles(std::string_view token, const Stream& stream);
   void look();
+  void tell_of_certificate();
+  std::string missing_hosts() const;
 
   const Options& options_;
   Read read_;
@@ -115,13 +120,18 @@ class TlsAccess final : public Access {
   Rechecks rechecks_;
   AdmittedLog admitted_;
   Metrics* metrics_ = nullptr;
+  std::vector<std::string> hosts_;  // by which other daemons reach this one
   asio::steady_timer timer_;
   unsigned turns_ = 0;
 };
 
-void TlsAccess::serve(SessionContext& context, Metrics& metrics) {
+void TlsAccess::serve(SessionContext& context, Metrics& metrics,
+                      const std::vector<std::string>& addresses) {
   metrics_ = &metrics;
-  metrics.certificate_ends(unix_seconds(read_.rules->certificate_ends()));
+  for (const std::string& address : addresses) {
+    hosts_.emplace_back(split_address(address)->host);
+  }
+  tell_of_certificate();
   context.serves_plain = serves_plain();
   context.rechecks = &rechecks_;
   context.decrypt = [this](std::shared_ptr<Stream> stream, auto then) {
@@ -207,10 +217,32 @@ void TlsAccess::reload() {
   refused_state_.clear();
   refused_why_.clear();
   authenticator_.replace(read_.rules);
-  metrics_->certificate_ends(unix_seconds(read_.rules->certificate_ends()));
   rechecks_.all();
   log_info("event=access_reloaded result=ok certificate_ends={}",
-           unix_seconds(read_.rules->certificate_ends()));
+           unix_seconds(read_.rules->certificate().ends()));
+  tell_of_certificate();
+}
+
+/// Tells the metrics when the newest certificate ends, and the log what is wrong with it.
+void TlsAccess::tell_of_certificate() {
+  metrics_->certificate_ends(unix_seconds(read_.rules->certificate().ends()));
+  const std::string missing = missing_hosts();
+  if (!missing.empty()) log_warn("event=certificate_lacks_host detail={}", Sentence{missing});
+}
+
+/// Says by which names other daemons reach this one, but do not believe its certificate; empty if
+/// by none.
+std::string TlsAccess::missing_hosts() const {
+  std::string names;
+  for (const std::string& host : hosts_) {
+    if (read_.rules->certificate().is_for(host)) continue;
+    names += (names.empty() ? "" : ",") + printable(host, limits::kNameShown);
+  }
+  if (names.empty()) return {};
+  return format(
+      "the certificate of this daemon is not for {}, so other daemons cannot pass requests "
+      "on to it; issue one that is (c10ddctl ca daemon --host {})",
+      names, names);
 }
 
 std::string TlsAccess::note() const {
@@ -220,7 +252,8 @@ std::string TlsAccess::note() const {
     add("the changed files of --tls and --grants are not in force; event=access_reloaded in the "
         "log says why");
   }
-  const auto left = read_.rules->certificate_ends() - wall_now();
+  if (const std::string missing = missing_hosts(); !missing.empty()) add(missing);
+  const auto left = read_.rules->certificate().ends() - wall_now();
   if (left <= std::chrono::seconds(0)) {
     add("the certificate of this daemon has expired; renew it");
   } else if (left < kRenewalDue) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "daemon/config/options.h"
 #include "daemon/metrics/metrics.h"
@@ -22,8 +23,9 @@ class Access {
   virtual ~Access() = default;
 
   /// Lets the connections of `context` use this object, which must outlive them. From now on looks
-  /// at the files every few seconds.
-  virtual void serve(SessionContext& context, Metrics& metrics) = 0;
+  /// at the files every few seconds. `addresses`: at which other daemons of a fleet reach this one.
+  virtual void serve(SessionContext& context, Metrics& metrics,
+                     const std::vector<std::string>& addresses) = 0;
 
   /// Reads the files again. If they are not good, the old ones stay in force.
   virtual void reload() = 0;

@@ -159,7 +159,11 @@ Result<void> Server::start() {
   disk_->start();
   context_.emplace(SessionContext{options_, *metrics_, *budget_, draining_, shards_->first(), {}});
   context_->admission = admission_.get();
-  if (access_) access_->serve(*context_, *metrics_);
+  if (access_) {
+    const bool in_fleet = host_->directory().fleet().has_value();
+    access_->serve(*context_, *metrics_,
+                   in_fleet ? advertised_addresses() : std::vector<std::string>());
+  }
   if (shards_->size() > 1) {
     context_->shard_of = [this](const std::string& job, const std::string& run) {
       return host_->shard_of(job, run);

@@ -100,8 +100,7 @@ Result<std::shared_ptr<const AccessRules>> AccessRules::of(const AccessTexts& te
   if (!client) return client.error();
   const auto own_client = tls::Context::client(tls::CaHash{above->key().hash()});
   if (!own_client) return own_client.error();
-  std::shared_ptr<AccessRules> made(new AccessRules(*server, *client, *own_client));
-  made->ends_ = own.ends();
+  std::shared_ptr<AccessRules> made(new AccessRules(own, *server, *client, *own_client));
   for (const tls::Certificate& ca : *cas) made->cas_.emplace(ca.key().hash(), ca.key());
   for (const IssuerEntry& entry : texts.grants.issuers) {
     Result<std::vector<tls::NamedKey>> keys = keys_in(texts.jwks, entry.jwks);

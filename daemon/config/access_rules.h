@@ -52,7 +52,8 @@ class AccessRules {
   const tls::Context& to_daemons() const { return to_daemons_; }
   /// For connections to this daemon itself, by whatever name: it must be of the same CA.
   const tls::Context& to_own_daemon() const { return to_own_daemon_; }
-  tls::WallTime certificate_ends() const { return ends_; }
+  /// The certificate that this daemon shows.
+  const tls::Certificate& certificate() const { return certificate_; }
 
   /// Checks a token. Fails with unauthenticated; the text says what to do.
   Result<Principal> by_token(std::string_view text, tls::WallTime now) const;
@@ -67,8 +68,10 @@ class AccessRules {
     std::vector<tls::NamedKey> keys;
   };
 
-  AccessRules(tls::Context server, tls::Context to_daemons, tls::Context to_own_daemon)
-      : server_(std::move(server)),
+  AccessRules(tls::Certificate certificate, tls::Context server, tls::Context to_daemons,
+              tls::Context to_own_daemon)
+      : certificate_(std::move(certificate)),
+        server_(std::move(server)),
         to_daemons_(std::move(to_daemons)),
         to_own_daemon_(std::move(to_own_daemon)) {}
 
@@ -76,10 +79,10 @@ class AccessRules {
   Result<Principal> of_issuer(const Issuer& issuer, const tls::Token& token,
                               tls::WallTime now) const;
 
+  tls::Certificate certificate_;
   tls::Context server_;
   tls::Context to_daemons_;
   tls::Context to_own_daemon_;
-  tls::WallTime ends_;
   std::map<std::string, tls::Key> cas_;  // by their hash
   std::vector<Issuer> issuers_;
   GrantsFile grants_;

@@ -153,6 +153,13 @@ bool Certificate::may_serve() const {
          X509_check_purpose(get(), X509_PURPOSE_SSL_SERVER, 0) == 1;
 }
 
+bool Certificate::is_for(const std::string& host) const {
+  const bool good = X509_check_ip_asc(get(), host.c_str(), 0) == 1 ||
+                    X509_check_host(get(), host.data(), host.size(), 0, nullptr) == 1;
+  ERR_clear_error();
+  return good;
+}
+
 bool Certificate::is_ca() const { return X509_check_ca(get()) == 1; }
 
 bool Certificate::is_signed_by(const Key& key) const {

@@ -37,6 +37,8 @@ class Certificate {
   Key key() const;
   /// Returns the DNS names and addresses for which a server may show it, in this order.
   std::vector<std::string> hosts() const;
+  /// Returns whether a client that connects to this DNS name or address accepts it.
+  bool is_for(const std::string& host) const;
   /// Returns its URIs, such as the identity of SPIFFE.
   std::vector<std::string> uris() const;
   std::string pem() const;

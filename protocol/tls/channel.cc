@@ -4,6 +4,7 @@
 #include "protocol/tls/channel.h"
 
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <cstring>

@@ -11,7 +11,7 @@ USUAL = 0.03  # a pause and a sync on an idle machine
 
 class HeldUp:
     """Counts while it is used as a context manager. What a test allows the product is then a time on an idle
-    machine plus `seconds`."""
+    machine plus `seconds`. The file is in `folder`, or if that is None in the system's folder for such files."""
 
     def __init__(self, folder):
         self.seconds = 0.0

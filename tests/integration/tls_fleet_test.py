@@ -80,6 +80,14 @@ class OverTls(Fleet):
             self.addCleanup(rank.close)
         self.assertEqual([1, 2, 3], [rank.join() for rank in ranks])
 
+    def test_a_daemon_says_that_the_others_will_not_believe_its_certificate(self):
+        odd = self.stack.enter_context(self.of("--tls", self.cluster.files, "--advertise", "elsewhere:29500"))
+        sentence = ("the certificate of this daemon is not for elsewhere, so other daemons cannot pass requests on to it; issue one "
+                    "that is (c10ddctl ca daemon --host elsewhere)")
+        self.assertIn(sentence, self.ask(odd, "/readyz", None)[1])
+        self.assertIn("event=certificate_lacks_host", odd.errors())
+        self.assertNotIn("certificate", self.ask(self.fleet[0], "/readyz", None)[1])
+
     def test_a_daemon_of_another_ca_is_not_believed(self):
         other = Cluster(os.path.join(self.folder, "other"))
         self.addCleanup(other.daemon.log.close)

@@ -180,7 +180,7 @@ TEST_F(AccessTest, AClientWithATokenKnowsTheDaemonByItsCa) {
   tls::Wire fleet(shown->to_daemons(), shown->server());
   EXPECT_EQ(fleet.open(), "");
   EXPECT_FALSE(fleet.server_.peer()) << "no grant asks for certificates";
-  EXPECT_EQ(shown->certificate_ends(), kNow + 1'000h);
+  EXPECT_EQ(shown->certificate().ends(), kNow + 1'000h);
 }
 
 }  // namespace

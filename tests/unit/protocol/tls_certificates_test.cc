@@ -17,6 +17,14 @@ TEST(TlsCertificates, ADaemonsCertificateSaysWhatWasAskedFor) {
   EXPECT_EQ(own.hosts(),
             (std::vector<std::string>{"head", "*.cluster", "10.0.0.1", "fd00:0:0:0:0:0:0:1"}));
   EXPECT_TRUE(own.uris().empty());
+  for (const char* host : {"head", "10.0.0.1", "fd00::1", "fd00:0::1"}) {
+    EXPECT_TRUE(own.is_for(host)) << host;
+  }
+  // A * needs two labels behind it.
+  for (const char* host :
+       {"a.cluster", "head2", "cluster", "a.b.cluster", "10.0.0.2", "fd00::2", ""}) {
+    EXPECT_FALSE(own.is_for(host)) << host;
+  }
   EXPECT_FALSE(own.is_ca());
   EXPECT_TRUE(read->back().is_ca());
   EXPECT_LE(own.begins(), kNow) << "the clock of a client may be behind";
