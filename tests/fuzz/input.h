@@ -42,11 +42,13 @@ class Input {
     rest_.remove_prefix(taken.size());
     return taken;
   }
-  /// Two bytes of length, then so many bytes, or what there is.
-  std::string_view text() {
+  /// 0 .. 65,535
+  std::size_t two_bytes() {
     const std::size_t high = byte();
-    return bytes(high << 8 | byte());
+    return high << 8 | byte();
   }
+  /// Two bytes of length, then so many bytes, or what there is.
+  std::string_view text() { return bytes(two_bytes()); }
   std::string_view rest() { return std::exchange(rest_, {}); }
 
  private:
