@@ -26,7 +26,7 @@ Result<tls::Trust> trust_of(const std::string& ca_file) {
   std::string text(kCaBytes, '\0');
   text.resize(std::fread(text.data(), 1, text.size(), file.get()));
   Result<std::vector<tls::Certificate>> cas = tls::certificates_of(text, ca_file);
-  if (!cas) return cas.error();
+  if (!cas) return failure(cas.error().code, "{}; check --redis-ca", cas.error().detail);
   return tls::Trust(tls::KnownCas{std::move(*cas)});
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon with --tls: who may come, what he may do, and files that are renewed while it runs."""
+"""A daemon with --tls: who may come, what he may do, and who may no more."""
 import contextlib
 import json
 import os
@@ -13,11 +13,10 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 
-from cluster import ENVIRONMENT, Cluster, c10dd, credentials, ctl, made, until
+from cluster import ENVIRONMENT, Cluster, c10dd, credentials, ctl, until
 from daemon import BIN, SLOWDOWN, Daemon, reserve_port
 from networks import TwoNetworks
 from tcpstore_wire import Client as Rank
@@ -229,80 +228,6 @@ class Checkpoint(TlsTest):
             self.assertIn(sentence, done.stdout + done.stderr)
 
 
-class Renewal(TlsTest):
-    def setUp(self):
-        super().setUp()
-        self.failed = []
-
-    def calling(self, token, clients=4):
-        """Clients that call all the time; returns what ends them, and gives their statistics."""
-        stop = threading.Event()
-        stats = []
-
-        def call(number):
-            try:
-                with self.cluster.connect(token) as client:
-                    while not stop.is_set():
-                        client.store.set(f"k{number}", "v" * 3000)
-                        time.sleep(0.01)  # so that four clients leave the daemon time for handshakes
-                    stats.append(client.stats())
-            except c10dd.Error as error:
-                self.failed.append(str(error))
-        threads = [threading.Thread(target=call, args=(n,)) for n in range(clients)]
-        for thread in threads:
-            thread.start()
-
-        def end():
-            stop.set()
-            for thread in threads:
-                thread.join()
-            return stats
-        return end
-
-    def serial(self):
-        with socket.create_connection(self.daemon.address) as plain, \
-                self.cluster.trust().wrap_socket(plain, server_hostname="127.0.0.1") as encrypted:
-            return encrypted.getpeercert()["serialNumber"]
-
-    def test_tokens_are_renewed_without_a_reconnect(self):
-        token = self.cluster.token("alice", ttl="3s")
-        end = self.calling(token)
-        for _ in range(6):
-            time.sleep(1.5)  # half of the life of the token
-            self.cluster.token("alice", ttl="3s")
-        stats = end()
-        self.assertEqual([], self.failed)
-        self.assertEqual([(1, 0)] * 4, [(one.connects, one.failures) for one in stats])
-
-    def test_the_certificate_is_replaced_under_load_and_broken_sets_change_nothing(self):
-        end = self.calling(self.cluster.token("alice"))
-        serials = {self.serial()}
-        for n in range(5):
-            made("ca", "daemon", self.cluster.ca, "--out", self.cluster.files)
-            if n:
-                self.daemon.process.send_signal(signal.SIGHUP)
-            until(lambda: self.serial() not in serials)
-            serials.add(self.serial())
-        good = {name: text_of(os.path.join(self.cluster.files, name)) + "\n" for name in ("tls.crt", "tls.key", "ca.crt")}
-        now = self.serial()
-        for n, name in enumerate(("tls.crt", "tls.key", "ca.crt") * 3):
-            refused = self.daemon.errors().count("event=access_reloaded result=refused")
-            broken = (good[name][:len(good[name]) // 2], "", "not PEM")[n // 3]
-            with open(os.path.join(self.cluster.files, name), "w", encoding="ascii") as file:
-                file.write(broken)
-            self.daemon.process.send_signal(signal.SIGHUP)
-            until(lambda: self.daemon.errors().count("event=access_reloaded result=refused") > refused)
-            self.assertEqual(now, self.serial())
-            with open(os.path.join(self.cluster.files, name), "w", encoding="ascii") as file:
-                file.write(good[name])
-        self.assertIn("are not in force", self.cluster.http("/readyz")[1])
-        self.daemon.process.send_signal(signal.SIGHUP)
-        until(lambda: "are not in force" not in self.cluster.http("/readyz")[1])
-        stats = end()
-        self.assertEqual([], self.failed)
-        self.assertEqual([(1, 0)] * 4, [(one.connects, one.failures) for one in stats])
-
-
 class Revocation(TlsTest):
     def setUp(self):
         self.grants = tempfile.NamedTemporaryFile("w", suffix=".toml")
@@ -372,35 +297,6 @@ class StockTrainers(unittest.TestCase):
             self.cluster.daemon.start()
             out = launch.communicate(timeout=90 * SLOWDOWN)[0]
         self.assertEqual((0, 2), (launch.returncode, out.count("sum 3.0")), out)
-
-
-class Options(unittest.TestCase):
-    def test_what_cannot_work_is_refused_in_one_sentence(self):
-        with tempfile.TemporaryDirectory() as folder:
-            cluster = Cluster(folder)
-            self.addCleanup(cluster.daemon.log.close)
-            empty = os.path.join(folder, "empty")
-            os.mkdir(empty)
-            loose = os.path.join(folder, "loose")
-            shutil.copytree(cluster.files, loose)
-            os.chmod(os.path.join(loose, "tls.key"), 0o644)
-            other = Cluster(os.path.join(folder, "other"))
-            self.addCleanup(other.daemon.log.close)
-            mixed = os.path.join(folder, "mixed")
-            shutil.copytree(cluster.files, mixed)
-            shutil.copy(os.path.join(other.files, "tls.key"), mixed)
-            for options, sentence in (
-                    (("--tls", os.path.join(folder, "none")), "there is no such folder"),
-                    (("--tls", empty), "tls.crt"), (("--tls", loose), "every user may read this key"),
-                    (("--tls", mixed), "tls.key"), (("--tls", cluster.ca), f"use {cluster.files}"),
-                    (("--tls", ""), "the value is empty"),
-                    (("--tls", cluster.files, "--grants", os.path.join(folder, "none.toml")), "--grants: "),
-                    (("--grants", os.path.join(folder, "none.toml")), "--grants needs --tls"),
-                    (("--listen", "0.0.0.0:0"), "c10ddctl ca init")):
-                code, error = Daemon().refusal(*options)
-                self.assertEqual(64, code, error)
-                self.assertEqual(1, error.strip().count("\n") + 1, error)
-                self.assertIn(sentence, error)
 
 
 if __name__ == "__main__":
