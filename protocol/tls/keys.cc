@@ -34,6 +34,14 @@ OwnedNumber number_of(std::string_view bytes) {
   return OwnedNumber(BN_bin2bn(bytes_of(bytes), static_cast<int>(bytes.size()), nullptr));
 }
 
+/// Returns whether two numbers can be an RSA key that checks signatures. Does not look for the
+/// factors of the modulus: OpenSSL takes 3 to 120 ms for a key, and a set has 64.
+bool may_be_rsa(const BIGNUM* modulus, const BIGNUM* exponent) {
+  constexpr int kMostExponentBits = 64;  // OpenSSL's limit beside a large modulus
+  return BN_is_odd(modulus) == 1 && BN_is_odd(exponent) == 1 && BN_is_one(exponent) == 0 &&
+         BN_num_bits(exponent) <= kMostExponentBits;
+}
+
 /// Returns a public key from its parameters, or null.
 EVP_PKEY* public_key(const char* kind, OSSL_PARAM_BLD* builder) {
   const OwnedParameters parameters(OSSL_PARAM_BLD_to_param(builder));
@@ -43,8 +51,14 @@ EVP_PKEY* public_key(const char* kind, OSSL_PARAM_BLD* builder) {
       EVP_PKEY_fromdata(context.get(), &key, EVP_PKEY_PUBLIC_KEY, parameters.get()) <= 0) {
     return nullptr;
   }
-  const OwnedContext checked(EVP_PKEY_CTX_new_from_pkey(nullptr, key, nullptr));
-  if (checked && EVP_PKEY_public_check(checked.get()) == 1) return key;
+  return key;
+}
+
+/// Returns a key if OpenSSL finds nothing wrong with it, or null.
+EVP_PKEY* checked(EVP_PKEY* key) {
+  if (key == nullptr) return nullptr;
+  const OwnedContext context(EVP_PKEY_CTX_new_from_pkey(nullptr, key, nullptr));
+  if (context && EVP_PKEY_public_check(context.get()) == 1) return key;
   EVP_PKEY_free(key);
   return nullptr;
 }
@@ -92,7 +106,7 @@ Result<Key> Key::from_ec_point(std::string_view x, std::string_view y) {
     OSSL_PARAM_BLD_push_utf8_string(builder.get(), OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0);
     OSSL_PARAM_BLD_push_octet_string(builder.get(), OSSL_PKEY_PARAM_PUB_KEY, point.data(),
                                      point.size());
-    key = public_key("EC", builder.get());
+    key = checked(public_key("EC", builder.get()));
   }
   ERR_clear_error();
   if (key == nullptr) return failure(Code::invalid_argument, "x and y are not a point on P-256");
@@ -109,7 +123,7 @@ Result<Key> Key::from_rsa(std::string_view modulus, std::string_view exponent) {
     const OwnedBuilder builder(OSSL_PARAM_BLD_new());
     OSSL_PARAM_BLD_push_BN(builder.get(), OSSL_PKEY_PARAM_RSA_N, n.get());
     OSSL_PARAM_BLD_push_BN(builder.get(), OSSL_PKEY_PARAM_RSA_E, e.get());
-    key = public_key("RSA", builder.get());
+    if (may_be_rsa(n.get(), e.get())) key = public_key("RSA", builder.get());
   }
   ERR_clear_error();
   if (key == nullptr) return failure(Code::invalid_argument, "n and e are not an RSA key");

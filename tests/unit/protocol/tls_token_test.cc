@@ -183,6 +183,14 @@ TEST(TlsJwks, KeepsTheKeysThatSign) {
   EXPECT_EQ(text(list(R"({"kty":"RSA","n":"0vx7agoebGcQSuuPiLJXZpt","e":"AQAB"})"))
                 .find("key 1 of keys is damaged: "),
             0U);
+  for (const auto& [before, after] : {std::pair("-kEgU8awapJzKnqDKgw", "-kEgU8awapJzKnqDKgA"),
+                                      {"AQAB", "AQ"},
+                                      {"AQAB", "AQAA"},
+                                      {"AQAB", "AQAAAAAAAAAB"}}) {
+    std::string wrong = rsa;
+    wrong.replace(wrong.find(before), std::string_view(before).size(), after);
+    EXPECT_EQ(text(list(wrong)), "key 1 of keys is damaged: n and e are not an RSA key") << after;
+  }
   std::string many;
   for (int i = 0; i < 65; ++i) many += i == 0 ? "{}" : ",{}";
   EXPECT_EQ(text(list(many)), "keys has 65 keys, limit 64");
