@@ -271,7 +271,9 @@ class Line {
     for (const Option& option : options) {
       const std::string names(option.names);
       if (const auto* const text = std::get_if<std::string Words::*>(&option.word)) {
-        to.add_option(names, words.**text);
+        to.add_option(names, words.**text)->check([](const std::string& given) {
+          return std::string(given.empty() ? "the value is empty; give one, or leave it out" : "");
+        });
       } else if (const auto* const perhaps =
                      std::get_if<std::optional<std::string> Words::*>(&option.word)) {
         to.add_option(names, words.**perhaps)->expected(0, 1)->default_str("");
@@ -317,6 +319,9 @@ Result<void> check(const Line& line) {
   const Command* const command = find_command(line.command);
   if (command == nullptr) return unknown_command(line);
   const std::size_t wanted = line.words.idle ? 0 : command->operands.size();
+  if (std::ranges::count(line.operands, "") > 0) {
+    return refused(format("an argument is empty; write c10ddctl {}", usage_of(*command)));
+  }
   if (line.operands.size() == wanted) return {};
   if (command->reads_files && line.operands.size() > wanted) return {};
   return refused(format("wrong number of arguments; write c10ddctl {}", usage_of(*command)));
