@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <future>
 #include <stdexcept>
 #include <thread>
 
@@ -21,7 +22,7 @@ namespace {
 constexpr unsigned kConnectionsOfAnAddress = 10'000;
 
 constexpr std::size_t kOpening = 1'000;  // at a time: more would overflow the listener's queue
-constexpr std::size_t kShaking = 128;    // TLS handshakes under way; a daemon lets more wait
+constexpr std::size_t kShaking = 32;     // TLS handshakes under way
 constexpr unsigned kOtherFiles = 64;
 
 constexpr std::size_t kSlices = 10;  // of the connections, that beat one after the other
@@ -94,26 +95,39 @@ void Crowd::open(const Address& daemon, std::size_t connections) {
   pings_.resize(connections);
   Hello hello = new_session();
   hello.credential = credential_of(daemon);
-  const std::size_t shaking = daemon.tls ? std::min(kShaking, connections) : 0;
-  for (std::size_t i = 0; i < connections + shaking; ++i) {
-    if (i < connections) connect(daemon);
-    if (i >= shaking) greet(i - shaking, hello, connections);
-    if (i >= kOpening && greeted_ < connections) greeted();
+  const std::size_t at_once = daemon.tls ? kShaking : 1;
+  // A line beats when it is greeted. Handshakes take so long that its members would be lost before.
+  const std::size_t opening = daemon.tls ? kShaking : kOpening;
+  for (std::size_t i = 0; i < connections; ++i) {
+    if (i == lines_.size()) connect(daemon, std::min(at_once, connections - i));
+    greet(i, hello, connections);
+    if (i >= opening) greeted();
     beat();
   }
   while (greeted_ < connections) greeted();
   acked_ = ++sequence_;
 }
 
-void Crowd::connect(const Address& daemon) {
-  const std::size_t connection = lines_.size();
-  lines_.push_back(std::make_unique<Line>(daemon, source_of(connection)));
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = connection;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, lines_.back()->descriptor(), &event) != 0) {
-    fail_with_errno("epoll_ctl");
+/// Adds some lines. They shake hands on two threads, because a handshake takes OpenSSL about a
+/// millisecond here, several times as long as in the daemon.
+void Crowd::connect(const Address& daemon, std::size_t lines) {
+  const std::size_t first = lines_.size();
+  for (std::size_t i = first; i < first + lines; ++i) {
+    lines_.push_back(std::make_unique<Line>(daemon, source_of(i)));
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = i;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, lines_.back()->descriptor(), &event) != 0) {
+      fail_with_errno("epoll_ctl");
+    }
   }
+  if (!daemon.tls) return;
+  const auto shake_hands = [&](std::size_t from) {
+    for (std::size_t i = from; i < lines_.size(); i += 2) lines_[i]->shake_hands();
+  };
+  auto others = std::async(std::launch::async, shake_hands, first + 1);
+  shake_hands(first);
+  others.get();
 }
 
 /// Says hello for all members of a connection.

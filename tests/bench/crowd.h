@@ -71,7 +71,7 @@ class Crowd {
   using TakeOn = std::function<std::size_t(std::size_t connection, std::string_view in)>;
 
   void open(const Address& daemon, std::size_t connections);
-  void connect(const Address& daemon);
+  void connect(const Address& daemon, std::size_t lines);
   void greet(std::size_t connection, Hello hello, std::size_t connections);
   void append(Bytes& out, unsigned member, const Request& request, std::size_t connections) const;
   void receive(std::size_t connection, std::size_t connections);

@@ -41,15 +41,18 @@ void measure(const std::string& engine, unsigned connections, const Security* se
            connections;
   };
   const Clock::time_point start = Clock::now();
+  const double cpu = cpu_seconds(daemon.process());
   Crowd crowd(daemon.address(), connections, connections);
   const std::chrono::nanoseconds took = Clock::now() - start;
+  const double used = cpu_seconds(daemon.process()) - cpu;
   into.opened.rounds.push_back(of_a_connection());
   crowd.ask([](unsigned) { return Check{{"bench"}}; });
   into.used.rounds.push_back(of_a_connection());
   Histogram all;
   all.add(took.count());
-  Sample sample = sample_of(all, static_cast<double>(took.count()) * 1e-9);
+  Sample sample = sample_of(all, static_cast<double>(took.count()) * 1e-9, used);
   sample.per_second *= connections;
+  sample.cpu /= connections;
   into.opening.rounds.push_back(sample);
 }
 

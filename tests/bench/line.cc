@@ -113,7 +113,8 @@ void Line::begin_handshake(const Address& to) {
   must(client::shake_hands_now(*channel_, descriptor_.get()));
 }
 
-void Line::end_handshake() {
+void Line::shake_hands() {
+  if (!channel_ || shaken_) return;
   throw_if_interrupted();
   const Result<void> done =
       client::shake_hands(*channel_, descriptor_.get(), kNoInterrupt, patience_);
@@ -148,7 +149,7 @@ void Line::set_patience(std::chrono::milliseconds patience) {
 
 void Line::send(std::string_view bytes) {
   if (!channel_) return send_raw(bytes);
-  if (!shaken_) end_handshake();
+  shake_hands();
   Bytes out(bytes);
   encrypt(out, 0);
   send_raw(out);

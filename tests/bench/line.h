@@ -57,8 +57,8 @@ std::string credential_of(const Address& daemon);
 class Line {
  public:
   /// From a source address of the kernel's choice, or from this one. Throws if the connection, or
-  /// later a byte, takes longer than `patience`. A TLS handshake begins here, and the first send()
-  /// ends it: several lines can shake hands at the same time.
+  /// later a byte, takes longer than `patience`. A TLS handshake begins here, so that several lines
+  /// can shake hands at the same time.
   explicit Line(const Address& to, const std::string& source = {},
                 std::chrono::milliseconds patience = kPatience);
   Line(Line&& other) noexcept;
@@ -66,6 +66,10 @@ class Line {
 
   /// Sets how long the next bytes may take.
   void set_patience(std::chrono::milliseconds patience);
+
+  /// Ends the TLS handshake; the first send() does, too. Several threads may do so, each for lines
+  /// of its own.
+  void shake_hands();
 
   void send(std::string_view bytes);
 
@@ -82,7 +86,7 @@ class Line {
   /// Returns the plain text of bytes that were read from the descriptor. Valid until the next call
   /// for any line.
   std::string_view decrypted(std::string_view received);
-  /// Makes the bytes of `out` from `from` on those for the descriptor. After the first send() only.
+  /// Makes the bytes of `out` from `from` on those for the descriptor. After the handshake only.
   void encrypt(Bytes& out, std::size_t from);
 
   int descriptor() const { return descriptor_.get(); }
@@ -90,7 +94,6 @@ class Line {
 
  private:
   void begin_handshake(const Address& to);
-  void end_handshake();
   void send_raw(std::string_view bytes);
   void read();
 
