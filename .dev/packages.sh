@@ -12,7 +12,7 @@ packages_to_wheel=(python3-venv python3-wheel)
 packages_to_torch=(python3-torch python3-numpy)
 packages_to_test=(
     curl etcd-server iproute2 libgtest-dev openmpi-bin prometheus python3-cryptography python3-jwt python3-venv
-    python3-wheel redis-server sslscan systemd valgrind
+    python3-wheel redis-server sslscan strace systemd valgrind
     "${packages_to_torch[@]}")
 packages_to_check=(clang-format-14 clang-tidy-14)
 packages_to_fuzz=(clang-14 libclang-rt-14-dev)

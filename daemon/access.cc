@@ -13,7 +13,7 @@
 #include <tuple>
 #include <utility>
 
-#include "daemon/config/access_files.h"
+#include "daemon/access_reader.h"
 #include "daemon/config/authenticator.h"
 #include "daemon/net/handshakes.h"
 #include "daemon/net/rechecks.h"
@@ -33,37 +33,12 @@ namespace {
 constexpr std::chrono::seconds kLookEvery{5};
 constexpr std::chrono::seconds kRecheckEvery{1};
 constexpr std::chrono::days kRenewalDue{14};
+constexpr std::chrono::seconds kSlowFiles{10};
 constexpr std::size_t kAdmittedKept = 16'384;
-
-tls::WallTime wall_now() {
-  return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-}
 
 std::int64_t unix_seconds(tls::WallTime time) { return time.time_since_epoch().count(); }
 
 unsigned handshake_threads() { return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U); }
-
-/// The files, their texts and the rules that follow.
-struct Read {
-  AccessFiles files;
-  std::string state;
-  std::shared_ptr<const AccessRules> rules;
-};
-
-/// Reads all files until none has changed meanwhile, so that they belong together.
-Result<Read> read(AccessFiles files) {
-  constexpr int kTries = 5;
-  for (int i = 0; i < kTries; ++i) {
-    const std::string before = files.state();
-    const Result<AccessTexts> texts = files.read();
-    if (!texts) return texts.error();
-    if (files.state() != before) continue;
-    auto rules = AccessRules::of(*texts, wall_now());
-    if (!rules) return rules.error();
-    return Read{std::move(files), before, std::move(*rules)};
-  }
-  return failure(Code::invalid_argument, "the files of --tls and --grants change all the time");
-}
 
 /// Logs who comes: once for each principal, job and address. Thread-safe.
 class AdmittedLog {
@@ -89,11 +64,12 @@ const TlsStream* encrypted(const Stream& stream) { return dynamic_cast<const Tls
 
 class TlsAccess final : public Access {
  public:
-  TlsAccess(Loop& loop, const Options& options, Read first)
+  TlsAccess(Loop& loop, const Options& options, ReadAccess first)
       : options_(options),
         read_(std::move(first)),
         authenticator_(read_.rules, wall_now),
         handshakes_(loop, handshake_threads()),
+        reader_(loop),
         timer_(loop) {}
 
   void serve(SessionContext& context, Metrics& metrics,
@@ -108,11 +84,13 @@ class TlsAccess final : public Access {
                               const Stream& stream);
   std::optional<Result<core::JobRoles>> roles(std::string_view token, const Stream& stream);
   void look();
+  void read_files(std::vector<std::string> known);
+  void take(const std::string& state, Result<ReadAccess> next);
   void tell_of_certificate();
   std::string missing_hosts() const;
 
   const Options& options_;
-  Read read_;
+  ReadAccess read_;
   std::string refused_state_;  // of files that are not good
   std::string refused_why_;    // empty: those in force are the newest
   Authenticator authenticator_;
@@ -121,6 +99,7 @@ class TlsAccess final : public Access {
   AdmittedLog admitted_;
   Metrics* metrics_ = nullptr;
   std::vector<std::string> hosts_;  // by which other daemons reach this one
+  AccessReader reader_;
   asio::steady_timer timer_;
   unsigned turns_ = 0;
 };
@@ -180,11 +159,8 @@ std::optional<Result<core::JobRoles>> TlsAccess::roles(std::string_view token,
   const TlsStream* const is = encrypted(stream);
   if (is == nullptr) return std::nullopt;
   Result<Principal> found = authenticator_.principal(token, is->channel().peer());
-  metrics_->authenticated(found ? Code::ok : found.error().code);
-  if (!found) {
-    log_refused(name_of(Protocol::http), stream.peer(), found.error());
-    return Result<core::JobRoles>(found.error());
-  }
+  if (!found) return Result<core::JobRoles>(found.error());
+  metrics_->authenticated(Code::ok);
   admitted_.note(found->name, "", stream.address().to_string());
   return Result<core::JobRoles>(std::move(found->roles));
 }
@@ -193,8 +169,7 @@ std::optional<Result<core::JobRoles>> TlsAccess::roles(std::string_view token,
 void TlsAccess::look() {
   rechecks_.look(std::chrono::steady_clock::now());
   if (++turns_ % (kLookEvery / kRecheckEvery) == 0) {
-    const std::string state = read_.files.state();
-    if (state != read_.state && state != refused_state_) reload();
+    read_files({read_.state, refused_state_});
   }
   timer_.expires_after(kRecheckEvery);
   timer_.async_wait([this](const ErrorCode& cancelled) {
@@ -202,9 +177,16 @@ void TlsAccess::look() {
   });
 }
 
-void TlsAccess::reload() {
-  const std::string state = read_.files.state();
-  Result<Read> next = read(read_.files);
+void TlsAccess::reload() { read_files({}); }
+
+/// Reads the files, unless their state is one of `known`.
+void TlsAccess::read_files(std::vector<std::string> known) {
+  reader_.read(
+      read_.files, std::move(known),
+      [this](const std::string& state, Result<ReadAccess> next) { take(state, std::move(next)); });
+}
+
+void TlsAccess::take(const std::string& state, Result<ReadAccess> next) {
   metrics_->access_reloaded(next.has_value());
   if (!next) {
     refused_state_ = state;
@@ -252,6 +234,11 @@ std::string TlsAccess::note() const {
     add("the changed files of --tls and --grants are not in force; event=access_reloaded in the "
         "log says why");
   }
+  if (const Duration waited = reader_.waited(); waited > kSlowFiles) {
+    add(format(
+        "the files of --tls and --grants could not be looked at for {}; check their file system",
+        human(waited)));
+  }
   if (const std::string missing = missing_hosts(); !missing.empty()) add(missing);
   const auto left = read_.rules->certificate().ends() - wall_now();
   if (left <= std::chrono::seconds(0)) {
@@ -270,7 +257,7 @@ std::string TlsAccess::note() const {
 
 Result<std::unique_ptr<Access>> open_access(Loop& loop, const Options& options) {
   if (options.tls.empty()) return std::unique_ptr<Access>();
-  Result<Read> first = read(AccessFiles(options.tls, options.grants));
+  Result<ReadAccess> first = read_access(AccessFiles(options.tls, options.grants));
   if (!first) {
     const bool of_grants =
         !options.grants.empty() && first.error().detail.find(options.grants) != std::string::npos;
@@ -282,7 +269,7 @@ Result<std::unique_ptr<Access>> open_access(Loop& loop, const Options& options) 
 
 Result<Bytes> ask_over_tls(const Options& options, asio::ip::tcp::socket& connected,
                            std::string_view request) {
-  const Result<Read> files = read(AccessFiles(options.tls, options.grants));
+  const Result<ReadAccess> files = read_access(AccessFiles(options.tls, options.grants));
   if (!files) return failure(Code::invalid_argument, "--tls: {}", files.error().detail);
   tls::Channel channel(files->rules->to_own_daemon());
   std::array<char, 16 * 1024> buffer;

@@ -17,6 +17,7 @@
 #include "daemon/http/http_wire.h"
 #include "daemon/http/route_table.h"
 #include "daemon/metrics/metrics.h"
+#include "daemon/net/refusal_log.h"
 #include "daemon/net/shared_budget.h"
 #include "protocol/format.h"
 
@@ -26,6 +27,7 @@ namespace {
 using asio::experimental::awaitable_operators::operator||;
 /// Bytes of further requests that are read while another daemon makes a reply.
 constexpr std::size_t kPipelined = 64 * 1024;
+constexpr int kUnauthorized = 401;
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
@@ -156,7 +158,13 @@ asio::awaitable<std::optional<HttpReply>> make_reply(Connection& connection,
         source.local || source.roles.has_value() || connection.context.serves_plain;
     return pass_on(connection, request, to, trusted);
   };
-  co_return co_await reply_to(operations, request, source, forward);
+  auto reply = co_await reply_to(operations, request, source, forward);
+  // Whoever says not who he is, and asks for what is open to all, is not refused.
+  if (reply && reply->status == kUnauthorized && source.roles && !*source.roles) {
+    connection.context.metrics.authenticated(source.roles->error().code);
+    log_refused(name_of(Protocol::http), connection.stream.peer(), source.roles->error());
+  }
+  co_return reply;
 }
 
 /// Serves requests until the connection has to end. Returns the reason as a metric label.

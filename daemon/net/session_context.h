@@ -51,7 +51,7 @@ struct SessionContext {
   /// Notes when a connection must ask caller_of again. Null if `caller_of` is.
   Rechecks* rechecks = nullptr;
   /// Says what somebody may do who sends a token over HTTP, or none, on a stream; see
-  /// RequestSource::roles. `roles_of` is null if nobody is asked.
+  /// RequestSource::roles. Notes those who are known. `roles_of` is null if nobody is asked.
   /// Called on the loop that accepts connections.
   std::function<std::optional<Result<core::JobRoles>>(std::string_view token, const Stream&)>
       roles_of = {};

@@ -174,6 +174,36 @@ class WhatHeMayDo(TlsTest):
         self.assertEqual(1, self.daemon.errors().count('event=admitted principal="trainer" train_job=llm-1'))
 
 
+class SlowFiles(TlsTest):
+    DELAY = 12  # seconds
+
+    def test_a_file_system_that_hangs_holds_nobody_up(self):
+        """strace lets each look at the certificate take long, as a server of files that does not answer does."""
+        if shutil.which("strace") is None:
+            self.skipTest("strace is not installed")
+        strace = subprocess.Popen(
+            ["strace", "-f", "-o", os.path.join(self.folder, "trace"), "-p", str(self.daemon.process.pid),
+             "-P", os.path.join(self.cluster.files, "tls.crt"), "-e", f"inject=newfstatat:delay_enter={self.DELAY}s"],
+            stderr=subprocess.PIPE, text=True)
+        self.addCleanup(strace.__exit__, None, None, None)
+        self.addCleanup(strace.terminate)
+        if "attached" not in strace.stderr.readline():
+            self.skipTest("strace may not look into processes here")
+        slowest = 0
+        with self.cluster.connect(self.cluster.token("alice")) as client:
+            self.daemon.process.send_signal(signal.SIGHUP)
+            end = time.monotonic() + self.DELAY - 1
+            while time.monotonic() < end:
+                begin = time.monotonic()
+                client.store.add("n", 1)
+                slowest = max(slowest, time.monotonic() - begin)
+                time.sleep(0.05)
+            self.assertIn("could not be looked at for", self.cluster.http("/readyz")[1])
+        self.assertLess(slowest, self.DELAY / 4)
+        self.assertNotIn("event=access_reloaded", self.daemon.errors())
+        self.assertNotIn("event=refused", self.daemon.errors(), "who asks for /readyz needs no token")
+
+
 class MetricsAddress(TlsTest):
     def setUp(self):
         self.port = reserve_port()
