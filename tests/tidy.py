@@ -87,8 +87,7 @@ VAGUE_FOLDERS = {"util", "utils", "common", "helper", "helpers", "misc"}
 # State belongs to one loop or thread; where threads meet is written down here.
 LOCKS_ALLOWED = [
     "store/group_commit.*",  # shard threads hand batches to the commit thread
-    "daemon/access.*", "daemon/net/rechecks.*",  # all loops note whom they admit
-    "daemon/access_reader.*",  # its thread posts to the loop, unless the reader is gone
+    "daemon/access*", "daemon/net/rechecks.*",  # all loops note whom they admit; files have a thread
     "daemon/config/authenticator.*",  # all loops look tokens up
     "store/rocks/mark_writer.*",   # the commit thread hands marks to the thread that writes them
     "store/rocks/room.*",    # the commit thread asks the thread that makes room
