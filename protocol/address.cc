@@ -12,8 +12,6 @@
 namespace c10dd {
 namespace {
 
-constexpr std::size_t kQuotedBytes = 120;
-
 Failure refused(std::string why) { return failure(Code::invalid_argument, std::move(why)); }
 
 }  // namespace
