@@ -125,7 +125,9 @@ std::string RedisClient::where() const {
 }
 
 Failure RedisClient::lost() const {
-  return failure(Code::unavailable, where() + cause_ + "; check that Redis runs there");
+  const bool says_what_to_do = cause_.find("; check ") != std::string::npos;
+  return failure(Code::unavailable, "{}{}{}", where(), cause_,
+                 says_what_to_do ? "" : "; check that Redis runs there");
 }
 
 Failure RedisClient::drop(const std::string& cause) {
