@@ -80,7 +80,9 @@ Result<void> check_jobs(const Grant& grant, std::string_view jobs) {
       return failure(Code::invalid_argument, "{} may stand once in a pattern", kMatched);
     }
   }
-  const Result<JobPattern> good = JobPattern::of(*filled(std::string(jobs), "x"));
+  std::string example(jobs);
+  if (at != jobs.npos) example.replace(at, kMatched.size(), "x");
+  const Result<JobPattern> good = JobPattern::of(example);
   return good ? Result<void>() : good.error();
 }
 
