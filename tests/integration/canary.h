@@ -3,9 +3,13 @@
 // slow.
 #pragma once
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
 
 namespace c10dd::test {
@@ -13,10 +17,14 @@ namespace c10dd::test {
 /// A thread that wakes again and again, and remembers how late it was at the worst.
 class Canary {
  public:
-  Canary() : thread_([this] { sing(); }) {}
+  /// With the path of a new file, it also syncs this file each time: the disk may stand still, too.
+  explicit Canary(const std::string& file = {})
+      : file_(file.empty() ? -1 : ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)),
+        thread_([this] { sing(); }) {}
   ~Canary() {
     stop_ = true;
     thread_.join();
+    if (file_ >= 0) ::close(file_);
   }
   Canary(const Canary&) = delete;
 
@@ -32,12 +40,14 @@ class Canary {
   void sing() {
     while (!stop_) {
       std::this_thread::sleep_until(due_.load());
+      if (file_ >= 0 && ::write(file_, "x", 1) == 1) ::fdatasync(file_);
       const Clock::time_point now = Clock::now();
       longest_ = std::max<std::chrono::nanoseconds>(longest_, now - due_.load());
       due_ = now + kNap;
     }
   }
 
+  const int file_;  // -1: none
   std::atomic<bool> stop_ = false;
   std::atomic<std::chrono::nanoseconds> longest_ = std::chrono::nanoseconds(0);
   std::atomic<Clock::time_point> due_ = Clock::now() + kNap;

@@ -103,11 +103,12 @@ Longest longest_steps(const std::string& address, int jobs) {
   return longest;
 }
 
-/// Runs four pairs of clients and expects that no step of them stalls.
-void expect_no_stall(const std::string& engine) {
+/// Runs four pairs of clients and expects that no step of them stalls. `synced`: a new file on the
+/// disk of the engine.
+void expect_no_stall(const std::string& engine, const std::string& synced = {}) {
   test::DaemonProcess daemon(engine);
   daemon.start();
-  const test::Canary canary;
+  const test::Canary canary(synced);
   const Longest longest = longest_steps(daemon.address(), 4);
   const auto limit = 500ms + canary.longest_gap();
   for (std::size_t step = 0; step < longest.size(); ++step) {
@@ -120,7 +121,7 @@ TEST(WakeUpsTest, NoStepStallsOnTheMemoryEngine) { expect_no_stall("memory:"); }
 TEST(WakeUpsTest, NoStepStallsOnRocksDb) {
   if (!C10DD_WITH_ROCKSDB) GTEST_SKIP() << "built without RocksDB";
   const TemporaryDirectory home;
-  expect_no_stall("rocksdb:" + home.path() + "/state");
+  expect_no_stall("rocksdb:" + home.path() + "/state", home.path() + "/synced");
 }
 
 }  // namespace

@@ -187,7 +187,10 @@ void Client::flush() {
   while (link_ && !core_.output().empty()) {
     const std::string_view out = core_.output();
     std::size_t taken = out.size();
-    if (swarm_.fragments && world_.random.chance(20)) taken = 1 + world_.random.below(taken);
+    // A full socket takes the rest only if the peer reads: Core takes that for a sign of life.
+    const bool read = link_->is_read(Link::client);
+    if (swarm_.fragments && read && world_.random.chance(20))
+      taken = 1 + world_.random.below(taken);
     link_->send(Link::client, out.substr(0, taken));
     core_.written(taken, local_now());
   }
@@ -233,11 +236,13 @@ void Client::dial() {
   const auto at = core_.dial_at();
   if (!at || *at > local_now()) return;
   core_.dialling();
+  world_.note("dial", identity_.number, 0, core_.address());
   show_token();
   const auto self = std::static_pointer_cast<Client>(shared_from_this());
   const auto dialled = [this, self](const LinkRef& link, bool refused) {
     post([this, link, refused] {
       link_ = link;
+      world_.note("dialled", identity_.number, link ? link->number : 0, refused ? "refused" : "");
       if (link) return core_.connected(local_now());
       core_.closed("connection refused", local_now(), refused);
     });

@@ -52,6 +52,8 @@ class Link : public std::enable_shared_from_this<Link> {
   void heal();
 
   bool usable() const { return ends_[client].open && ends_[daemon].open; }
+  /// Returns whether what this side sends arrives.
+  bool is_read(Side from) const { return usable() && !ends_[from].cut; }
 
   const std::uint64_t number;
 

@@ -23,7 +23,8 @@ namespace c10dd::core {
 struct RanksOfJob {
   std::uint32_t size = 0;                   ///< as far as sessions and reports tell
   std::map<Rank, std::uint32_t> reporters;  ///< by their rank in the job
-  bool strangers = false;                   ///< a session is connected, and names no rank
+  std::size_t strangers = 0;                ///< connected sessions that name no rank
+  SessionId stranger = {};                  ///< the last of them
 };
 
 class CollectiveWaits {
@@ -112,7 +113,7 @@ class CollectiveWaits {
   void await_absent(const ActivityGroup& group, const Places& absent, WaitFor& one);
   const RanksOfJob& ranks_of_job();
   bool has_all_ranks(const ActivityGroup& group);
-  std::optional<std::size_t> place_of_rank(Rank job_rank);
+  std::optional<std::size_t> place_of_rank(Rank job_rank, bool alone);
 
   const WaitSources& of_;
   WaitForList& list_;

@@ -20,7 +20,7 @@ void CollectiveWaits::await_absent(const ActivityGroup& group, const Places& abs
     return;
   }
   for (const std::size_t rank : absent) {
-    if (const auto place = place_of_rank(static_cast<Rank>(rank))) {
+    if (const auto place = place_of_rank(static_cast<Rank>(rank), absent.size() == 1)) {
       one.awaited.push_back(*place);
     } else {
       ++one.unnamed;
@@ -40,15 +40,20 @@ bool CollectiveWaits::has_all_ranks(const ActivityGroup& group) {
   return in_order;
 }
 
-/// Returns nothing if any process may be this rank.
-std::optional<std::size_t> CollectiveWaits::place_of_rank(Rank job_rank) {
+/// Returns nothing if any process may be this rank. `alone`: no other rank is absent. Then it is
+/// the only process that names no rank, if that has gone silent: a client reports its groups at
+/// once.
+std::optional<std::size_t> CollectiveWaits::place_of_rank(Rank job_rank, bool alone) {
   const auto reporter = ranks_of_job().reporters.find(job_rank);
   if (reporter != ranks_of_job().reporters.end()) return process_of(reporter->second).place;
   const Sessions& sessions = of_.everybody.sessions;
   const bool told =
       sessions.id_of_rank(job_rank) != nullptr || sessions.departed(job_rank) != nullptr;
-  if (!told && ranks_of_job().strangers) return std::nullopt;
-  return list_.known().of_rank(job_rank);
+  if (told || ranks_of_job().strangers == 0) return list_.known().of_rank(job_rank);
+  if (!alone || ranks_of_job().strangers > 1) return std::nullopt;
+  const SessionId& stranger = ranks_of_job().stranger;
+  if (!list_.facts(list_.known().of_session(stranger)).is_lost()) return std::nullopt;
+  return list_.known().of_session(stranger, job_rank);
 }
 
 const RanksOfJob& CollectiveWaits::ranks_of_job() {
@@ -63,7 +68,9 @@ const RanksOfJob& CollectiveWaits::ranks_of_job() {
   }
   for (const auto& [id, session] : of_.everybody.sessions.all()) {
     const bool names_none = session.rank < 0 && of_.activity.find(id) == nullptr;
-    found.strangers = found.strangers || (session.connected && names_none);
+    if (!session.connected || !names_none) continue;
+    ++found.strangers;
+    found.stranger = id;
   }
   return found;
 }

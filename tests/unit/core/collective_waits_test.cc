@@ -377,12 +377,12 @@ TEST_F(CollectiveWaitsTest, JudgeNoGroupThatSomeRanksHaveNotOpened) {
 class UnrankedSessionsTest : public ActivityRun {
  protected:
   /// Lets two of three ranks wait for the other one, after the daemon has been started again.
-  void wait() {
+  void wait(const std::vector<std::uint64_t>& beating = {1, 2, 3}) {
     for (const std::uint64_t n : {1, 3}) {
       open(n, -1);
       ask(n, opens({opened_group(11, static_cast<Rank>(n - 1), 3)}));
     }
-    for (const TimePoint until = now_ + 11s; now_ < until; pass(250ms, {1, 2, 3})) {
+    for (const TimePoint until = now_ + 11s; now_ < until; pass(250ms, beating)) {
       for (const std::uint64_t n : {1, 3}) ask(n, tells({inside(11, unfinished(7, 5s))}));
     }
   }
@@ -399,6 +399,23 @@ TEST_F(UnrankedSessionsTest, NameTheRankThatNoSessionHas) {
 TEST_F(UnrankedSessionsTest, CountARankThatASessionMayHave) {
   open(2, -1);
   wait();
+  EXPECT_EQ(text(),
+            "waiting missing: all_reduce 7 of group \"dp\" waits for 1 more rank; 2 ranks wait");
+}
+
+TEST_F(UnrankedSessionsTest, NameTheOnlyOneThatHasGoneSilentBeforeItReported) {
+  open(2, -1);
+  wait({1, 3});
+  EXPECT_EQ(text(),
+            "stuck missing: all_reduce 7 of group \"dp\" waits for rank 1 on host-2 (pid 102), "
+            "which is silent; 2 ranks wait");
+  EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{1});
+}
+
+TEST_F(UnrankedSessionsTest, CountARankThatOneOfTwoSilentSessionsMayHave) {
+  open(2, -1);
+  open(4, -1);
+  wait({1, 3});
   EXPECT_EQ(text(),
             "waiting missing: all_reduce 7 of group \"dp\" waits for 1 more rank; 2 ranks wait");
 }
