@@ -237,7 +237,9 @@ Result<std::size_t> Channel::write(std::string_view plain) {
 
 void Channel::close() {
   ERR_clear_error();
-  if (open_) SSL_shutdown(ssl_.get());
+  // A second call of OpenSSL would read, and lose, what the peer has sent.
+  const bool said = (SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0;
+  if (open_ && !said) SSL_shutdown(ssl_.get());
   ERR_clear_error();
 }
 

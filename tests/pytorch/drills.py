@@ -124,8 +124,10 @@ class Cell:
         launch.computes()
         pid = launch.pids()[1]
         os.kill(pid, signal.SIGKILL)
+        # The agent of torchrun may have ended its ranks by then: that of the other node waits for it.
         return self.await_sentence(daemon, launch,
-                                   lambda one: one["ranks"] == [1] or f"(pid {pid})" in one["sentence"], LIMIT)
+                                   lambda one: one["ranks"] == [1] or f"(pid {pid})" in one["sentence"] or
+                                   one["sentence"].startswith('rendezvous of group "torchrun"'), LIMIT)
 
     def cut(self, daemon, launch):
         launch.computes()

@@ -58,6 +58,20 @@ TEST(TlsChannel, AnEndIsToldApartFromACut) {
             "the client closed the connection during the TLS handshake");
 }
 
+TEST(TlsChannel, WhoClosesTwiceStillReadsAll) {
+  const Ca ca;
+  Wire wire(client_of(CaHash{ca.key.hash()}), server_of(ca.daemon()));
+  ASSERT_EQ(wire.open(), "");
+  ASSERT_TRUE(wire.server_.write("last words"));
+  wire.server_.close();
+  wire.move(wire.server_, wire.client_);
+  for (int times = 0; times < 3; ++times) wire.client_.close();
+  std::string into(100, '\0');
+  EXPECT_EQ(*wire.client_.read(into), 10U);
+  EXPECT_EQ(*wire.client_.read(into), 0U);
+  EXPECT_TRUE(wire.client_.has_ended());
+}
+
 TEST(TlsChannel, AChangedByteIsNoticed) {
   const Ca ca;
   Wire wire(client_of(CaHash{ca.key.hash()}), server_of(ca.daemon()));
