@@ -85,6 +85,30 @@ TEST_F(LaunchRanksTest, RememberAProcessThatLeftWhileOthersAreHere) {
   EXPECT_EQ(ranks_.gone(), 0U);
 }
 
+TEST_F(LaunchRanksTest, KeepTheFirst1024ThatHaveLeftAndCountTheOthers) {
+  open(1, 11);
+  join(1);
+  for (std::uint64_t n = 2; n <= 1'027; ++n) open(n, 100 + n), join(n);
+  for (std::uint64_t n = 2; n <= 1'025; ++n) end(n);
+  EXPECT_EQ(ranks_.gone(), 1'024U);
+  EXPECT_EQ(ranks_.forgotten(), 0U);
+  for (std::uint64_t n = 1'026; n <= 1'027; ++n) end(n);
+  EXPECT_EQ(ranks_.gone(), 1'024U);
+  EXPECT_EQ(ranks_.forgotten(), 2U);
+  EXPECT_EQ(ranks_.here(), 1U);
+}
+
+TEST_F(LaunchRanksTest, NoteKeysOf512Bytes) {
+  const std::string end = "/0//cpu//0/1";
+  const std::string longest = "/" + std::string(511 - end.size(), 'p') + end;
+  ASSERT_EQ(longest.size(), 512U);
+  open(1, 11);
+  EXPECT_TRUE(set(1, longest));
+  open(2, 12);
+  EXPECT_FALSE(set(2, "/p" + longest.substr(1)));
+  EXPECT_EQ(ranks_.of_session(id(2))->rank, std::nullopt);
+}
+
 TEST_F(LaunchRanksTest, ForgetThoseThatLeftWhenAnotherProcessJoins) {
   open(1, 11);
   open(2, 12);
