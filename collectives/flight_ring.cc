@@ -51,8 +51,9 @@ std::uint64_t FlightRing::issue(std::uint64_t group, const CollectiveCall& call,
 void FlightRing::update(std::uint64_t ticket, const CollectiveCall& call) noexcept {
   Slot& slot = slot_of(ticket);
   if (slot.ticket.load(std::memory_order_relaxed) != ticket) return;
-  static_cast<void>(slot.ended.write({ticket, word_of(call.begun), word_of(call.finished),
-                                      static_cast<std::uint64_t>(call.outcome)}));
+  const bool told = slot.ended.write({ticket, word_of(call.begun), word_of(call.finished),
+                                      static_cast<std::uint64_t>(call.outcome)});
+  if (!told) slot.lost.store(ticket, std::memory_order_relaxed);
 }
 
 std::optional<std::uint64_t> FlightRing::find(std::uint64_t group, std::uint64_t sequence,
@@ -97,6 +98,8 @@ std::optional<FlownOperation> FlightRing::read(const Slot& slot) {
     one.finished = time_in((*ended)[2]);
     one.outcome = static_cast<Code>((*ended)[3]);
   }
+  const bool unfinished = one.finished == CollectiveCall::Clock::time_point();
+  if (unfinished && slot.lost.load(std::memory_order_relaxed) == ticket) return std::nullopt;
   return one;
 }
 

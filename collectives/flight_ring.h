@@ -61,7 +61,8 @@ class FlightRing {
     std::atomic<std::uint64_t> ticket = 0;
     std::atomic<std::uint64_t> key = 0;  // of the operation, see key_of(); so that find() is fast
     Issued issued;
-    Ended ended;  // of the ticket that is its first number
+    Ended ended;                          // of the ticket that is its first number
+    std::atomic<std::uint64_t> lost = 0;  // the ticket whose end another thread kept from `ended`
   };
 
   /// Seldom equal for two operations.
