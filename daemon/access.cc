@@ -113,7 +113,8 @@ void TlsAccess::serve(SessionContext& context, Metrics& metrics,
   tell_of_certificate();
   context.serves_plain = serves_plain();
   context.rechecks = &rechecks_;
-  context.decrypt = [this](std::shared_ptr<Stream> stream, auto then) {
+  context.decrypt = [this](std::shared_ptr<Stream> stream,
+                           std::function<void(std::shared_ptr<Stream>)> then) {
     decrypt(std::move(stream), std::move(then));
   };
   context.caller_of = [this](const std::string& credential, const std::string& job,

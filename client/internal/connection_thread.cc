@@ -109,7 +109,7 @@ void Connection::State::show_credential(Lock& lock) {
   lock.unlock();
   Result<std::string> token = tls ? tls->token() : std::string();
   lock.lock();
-  core.show(token ? std::move(*token) : core.credential(), boot_time());
+  core.show(token ? *token : core.credential(), boot_time());
   flush();
 }
 

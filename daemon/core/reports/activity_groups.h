@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,6 +99,26 @@ static_assert(sizeof(RankActivity) <= 256 - 64 - 2 - 27 - 1);
 /// neighbours, so a session that names a large size takes no memory for ranks that never come.
 class RankTable {
  public:
+  class Iterator {
+   public:
+    using value_type = RankActivity;
+    using difference_type = std::ptrdiff_t;
+
+    Iterator() = default;
+    Iterator(const RankTable& of, Rank at) : of_(&of), at_(at) {}
+    const RankActivity& operator*() const { return (*of_)[at_]; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    Iterator operator++(int) { return {*of_, at_++}; }
+    bool operator==(const Iterator& other) const = default;
+
+   private:
+    const RankTable* of_ = nullptr;
+    Rank at_ = 0;
+  };
+
   explicit RankTable(Rank size) : size_(size), parts_((size + kPart - 1) / kPart) {}
 
   Rank size() const { return size_; }
@@ -111,12 +132,9 @@ class RankTable {
     if (!part) part = std::make_unique<std::array<RankActivity, kPart>>();
     return (*part)[rank % kPart];
   }
-  /// All ranks, in their order.
-  auto all() const {
-    return std::views::iota(Rank{0}, size_) |
-           std::views::transform(
-               [this](Rank rank) -> const RankActivity& { return (*this)[rank]; });
-  }
+  // All ranks, in their order.
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, size_}; }
 
  private:
   static constexpr Rank kPart = 8;

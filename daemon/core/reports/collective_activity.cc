@@ -264,7 +264,7 @@ void CollectiveActivity::vacate(std::uint64_t process_group, ActivityGroup& grou
 
 void CollectiveActivity::forget(std::uint64_t process_group) {
   const auto found = groups_.find(process_group);
-  for (const RankActivity& rank : found->second.ranks.all()) {
+  for (const RankActivity& rank : found->second.ranks) {
     if (rank.state == RankActivity::State::absent) continue;
     --reporters_[rank.reporter].entries;
     leave(rank.reporter);
@@ -291,7 +291,7 @@ AuditResult CollectiveActivity::audit() const {
   for (const auto& [process_group, group] : groups_) {
     std::size_t open = 0;
     std::size_t old = 0;
-    for (const RankActivity& rank : group.ranks.all()) {
+    for (const RankActivity& rank : group.ranks) {
       if (rank.state == RankActivity::State::open) ++open;
       if (rank.state != RankActivity::State::absent) ++entries[rank.reporter];
       old += std::size_t{rank.collective.old} + std::size_t{rank.message.old};

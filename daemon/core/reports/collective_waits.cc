@@ -23,7 +23,7 @@ bool is_rooted(const std::string& name) {
 
 /// Returns whether all ranks that have the group open have finished all collectives below `to`.
 bool have_gone_on(const ActivityGroup& group, std::uint64_t to) {
-  return std::ranges::all_of(group.ranks.all(), [&](const RankActivity& rank) {
+  return std::ranges::all_of(group.ranks, [&](const RankActivity& rank) {
     return rank.state != RankActivity::State::open || rank.ended() >= to;
   });
 }
@@ -271,7 +271,7 @@ std::vector<Deviation> CollectiveWaits::deviations() {
   for (const std::uint64_t process_group : of_.activity.deviating()) {
     const ActivityGroup& group = of_.activity.groups().at(process_group);
     // A group whose ranks are all lost is of an earlier launch.
-    const bool lives = std::ranges::any_of(group.ranks.all(), [this](const RankActivity& rank) {
+    const bool lives = std::ranges::any_of(group.ranks, [this](const RankActivity& rank) {
       return rank.state == RankActivity::State::open && !process_of(rank).lost;
     });
     if (!lives) continue;

@@ -41,7 +41,7 @@ bool is_other_end(const RankActivity& peer, Kind of, Rank rank) {
 
 void CollectiveWaits::add_messages(std::uint64_t process_group, const ActivityGroup& group) {
   std::vector<bool> sent_to(group.size());
-  for (const RankActivity& rank : group.ranks.all()) {
+  for (const RankActivity& rank : group.ranks) {
     const OldestOperation& message = rank.message;
     const bool open = message.exists() && rank.state == RankActivity::State::open;
     if (!open || message.kind != Kind::send || message.peer < 0) continue;
