@@ -55,7 +55,8 @@ void AccessReader::begin(AccessFiles files, std::vector<std::string> known, Then
     if (std::ranges::count(known, state) == 0) read = read_access(files);
     const std::lock_guard lock(link->mutex);
     if (link->loop == nullptr) return;
-    link->loop->post([this, state, read = std::move(read), then] {
+    link->loop->post([this, link, state, read = std::move(read), then] {
+      if (link->loop == nullptr) return;  // the reader was destroyed since; only the loop writes it
       if (read) then(state, *read);
       ended();
     });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a file of grants: who may what, or a refusal with its line. Grants that are drawn
-// from the characters that mean something give to each principal what a second reading of
-// docs/security.md gives him, and nothing else.
+// Reads any bytes as a grants file: the result is either grants, or a refusal that names a line.
+// Also draws grants from the special characters, and compares the roles of each principal with
+// those that an independent implementation of docs/security.md computes.
 #include "daemon/config/grants_file.h"
 
 #include <algorithm>

@@ -26,8 +26,8 @@ LONG = RENEWALS > 20
 OF_EACH_KIND = 50
 LIFE = 10 if LONG else 3  # seconds of a token
 ROUND = 2.0 if LONG else 1.2  # seconds from one replacement to the next, at least
-KEPT = 12  # key sets have the keys of so many rounds: the tokens that they have signed are in use
-STOOD_STILL = 1  # second, after which a client may have missed the daemon, and have connected again
+KEPT = 12  # each key set keeps the keys of the last rounds, because tokens that they signed are still in use
+STOOD_STILL = 1  # if the machine stood still for this many seconds, clients may reconnect
 PAUSE = 0.25 * SLOWDOWN  # between two calls of a client
 ISSUER = "https://issuer.example"
 GRANTS = """revoked = [{revoked}]
@@ -262,7 +262,7 @@ class Renewal(unittest.TestCase):
                 self.check_renewed()
                 for path, data in broken[self.broken:self.broken + share]:
                     self.check_broken(path, data)
-                time.sleep(max(due - time.monotonic(), 0))
+                time.sleep(max(due - time.monotonic(), 0))  # so that tokens expire between the rounds
         lasted, hellos = time.monotonic() - begin, self.hellos() - hellos
         for one in callers:
             one.stdin.close()

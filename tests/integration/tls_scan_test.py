@@ -118,7 +118,7 @@ class Scan(unittest.TestCase):
         method, extensions = accepted(daemon.address)
         self.assertEqual(0, method, "no compression")
         self.assertEqual(set(), extensions & {HEARTBEAT, TICKETS})
-        self.assertIn(RENEGOTIATION, extensions, "it says that it knows of the fault of renegotiation")
+        self.assertIn(RENEGOTIATION, extensions, "it offers secure renegotiation (RFC 5746)")
 
     def test_a_weak_server_is_found(self):
         weak = Weak(self.cluster.files)
