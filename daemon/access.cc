@@ -76,6 +76,7 @@ class TlsAccess final : public Access {
              const std::vector<std::string>& addresses) override;
   void reload() override;
   std::string note() const override;
+  void stop() override { handshakes_.stop(); }
 
  private:
   bool serves_plain() const { return options_.allow_insecure_listen; }
@@ -258,6 +259,7 @@ std::string TlsAccess::note() const {
 
 Result<std::unique_ptr<Access>> open_access(Loop& loop, const Options& options) {
   if (options.tls.empty()) return std::unique_ptr<Access>();
+  tls::keep_until_exit();  // the thread of a reading may outlive main()
   Result<ReadAccess> first = read_access(AccessFiles(options.tls, options.grants));
   if (!first) {
     const bool of_grants =

@@ -32,6 +32,10 @@ class Access {
 
   /// Returns what operators have to know, for /readyz; empty if there is nothing.
   virtual std::string note() const = 0;
+
+  /// Ends the handshakes under way. Afterwards no other thread uses the loop on behalf of this
+  /// object, and no connection may be passed to it.
+  virtual void stop() = 0;
 };
 
 /// Reads the files of --tls and --grants. Returns null if there is no --tls. Fails with

@@ -313,10 +313,11 @@ void Server::reload_at_hang_up() {
   });
 }
 
-/// Stops all loops and closes the engine. The engine is closed before the loops are destroyed,
-/// because the engine's threads post to the loops.
+/// Stops all loops and closes the engine. The handshakes and the engine end before the loops are
+/// destroyed, because their threads post to the loops.
 void Server::close() {
   if (shards_) shards_->stop();
+  if (access_) access_->stop();
   if (host_) host_->close();
   if (operations_) operations_->close();
   shards_.reset();

@@ -56,6 +56,7 @@ Result<tls::Trust> trust_of(const CredentialTexts& texts) {
 }
 
 Result<std::shared_ptr<TlsContext>> open(const CredentialTexts& texts) {
+  tls::keep_until_exit();  // a client that is not closed has a thread until the process ends
   const Result<tls::Trust> trust = trust_of(texts);
   if (!trust) return trust.error();
   std::optional<tls::Identity> identity;

@@ -145,7 +145,12 @@ Handshakes::Handshakes(Loop& loop, unsigned threads, std::chrono::milliseconds d
   for (unsigned n = 0; n < threads; ++n) workers_.push_back(std::make_unique<Worker>());
 }
 
-Handshakes::~Handshakes() { *gone_ = true; }
+Handshakes::~Handshakes() { stop(); }
+
+void Handshakes::stop() {
+  *gone_ = true;
+  workers_.clear();
+}
 
 void Handshakes::begin(std::shared_ptr<Stream> plain, tls::Context context, Then then) {
   const asio::ip::address from = plain->address();

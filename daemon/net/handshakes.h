@@ -41,6 +41,9 @@ class Handshakes {
   Handshakes(Loop& loop, unsigned threads, std::chrono::milliseconds deadline = kDeadline);
   ~Handshakes();
 
+  /// Ends the handshakes under way, and their threads. begin() must not be called any more.
+  void stop();
+
   /// Takes a connection whose first bytes, in its head, are those of TLS. Calls `then` on the loop.
   /// Does not call it if the connection ends before its turn comes.
   void begin(std::shared_ptr<Stream> plain, tls::Context context, Then then);

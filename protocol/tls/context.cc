@@ -50,7 +50,8 @@ int verify_by_hash(X509_STORE_CTX* check, void* hash) {
   sk_X509_free(trusted);
   X509* const leaf = X509_STORE_CTX_get0_cert(check);
   X509_up_ref(leaf);
-  if (good == 1 && !Certificate(leaf).may_serve()) {  // no host name says whose it is
+  const Certificate shown(leaf);
+  if (good == 1 && !shown.may_serve()) {  // no host name says whose it is
     X509_STORE_CTX_set_error(check, X509_V_ERR_INVALID_PURPOSE);
     good = 0;
   }
@@ -70,6 +71,8 @@ bool show(ssl_ctx_st* context, const Identity& identity) {
 }
 
 }  // namespace
+
+void keep_until_exit() { OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr); }
 
 Result<Identity> identity_of(std::string_view chain_pem, std::string_view chain_name,
                              std::string_view key_pem, std::string_view key_name) {

@@ -13,6 +13,11 @@ struct ssl_ctx_st;
 
 namespace c10dd::tls {
 
+/// Keeps the state of OpenSSL until the process has ended: it would free that state when main()
+/// returns, while other threads may use it. Call this before any other function of this folder;
+/// without effect if the process has used OpenSSL before. Thread-safe.
+void keep_until_exit();
+
 /// A certificate, those of the CAs above it, and its key.
 struct Identity {
   std::vector<Certificate> chain;  ///< the own one first

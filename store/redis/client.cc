@@ -125,9 +125,9 @@ std::string RedisClient::where() const {
 }
 
 Failure RedisClient::lost() const {
-  const bool says_what_to_do = cause_.find("; check ") != std::string::npos;
-  return failure(Code::unavailable, "{}{}{}", where(), cause_,
-                 says_what_to_do ? "" : "; check that Redis runs there");
+  return failure(
+      Code::unavailable, "{}{}; check that {}", where(), cause_,
+      address_.tls ? "Redis runs there and that this is its tls-port" : "Redis runs there");
 }
 
 Failure RedisClient::drop(const std::string& cause) {

@@ -43,10 +43,7 @@ class EncryptedTransport final : public RedisTransport {
       if (!done) return done.error();
       if (!sent || *done) return sent;
       if (const Result<void> more = fetch(); !more) {
-        return failure(Code::unavailable,
-                       "{} during the TLS handshake; check that the port is its "
-                       "tls-port",
-                       more.error().detail);
+        return failure(Code::unavailable, "{} during the TLS handshake", more.error().detail);
       }
     }
   }
@@ -96,14 +93,18 @@ class EncryptedTransport final : public RedisTransport {
 
 }  // namespace
 
-Result<std::unique_ptr<RedisTransport>> encrypted(std::unique_ptr<RedisTransport> socket,
-                                                  const std::string& host,
-                                                  const std::string& ca_file) {
+Result<std::unique_ptr<RedisTransport>> connect_encrypted(const std::string& host,
+                                                          std::uint16_t port, Duration patience,
+                                                          const std::string& ca_file) {
+  tls::keep_until_exit();  // threads of engines may outlive main()
   const Result<tls::Trust> trust = trust_of(ca_file);
   if (!trust) return trust.error();
   const Result<tls::Context> context = tls::Context::client(*trust, nullptr, tls::kRedisWords);
   if (!context) return context.error();
-  auto made = std::make_unique<EncryptedTransport>(std::move(socket), *context, host);
+  Result<RedisSocket> socket = RedisSocket::connect(host, port, patience);
+  if (!socket) return socket.error();
+  auto made = std::make_unique<EncryptedTransport>(
+      std::make_unique<RedisSocket>(std::move(*socket)), *context, host);
   if (Result<void> done = made->shake_hands(); !done) return done.error();
   return std::unique_ptr<RedisTransport>(std::move(made));
 }

@@ -79,17 +79,17 @@ bool RedisReply::number(std::uint64_t& value) const {
 Result<std::unique_ptr<RedisLink>> RedisLink::open(const std::string& host, std::uint16_t port,
                                                    Duration patience, [[maybe_unused]] bool tls,
                                                    [[maybe_unused]] const std::string& ca_file) {
-  Result<RedisSocket> socket = RedisSocket::connect(host, port, patience);
-  if (!socket) return socket.error();
-  std::unique_ptr<RedisTransport> transport = std::make_unique<RedisSocket>(std::move(*socket));
 #if C10DD_WITH_TLS
   if (tls) {
-    auto inside = encrypted(std::move(transport), host, ca_file);
+    auto inside = connect_encrypted(host, port, patience, ca_file);
     if (!inside) return inside.error();
-    transport = std::move(*inside);
+    return std::unique_ptr<RedisLink>(std::make_unique<HiredisLink>(std::move(*inside)));
   }
 #endif
-  return std::unique_ptr<RedisLink>(std::make_unique<HiredisLink>(std::move(transport)));
+  Result<RedisSocket> socket = RedisSocket::connect(host, port, patience);
+  if (!socket) return socket.error();
+  return std::unique_ptr<RedisLink>(
+      std::make_unique<HiredisLink>(std::make_unique<RedisSocket>(std::move(*socket))));
 }
 
 }  // namespace c10dd::store

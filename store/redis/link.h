@@ -39,7 +39,7 @@ inline constexpr Duration kRedisPatience = std::chrono::seconds(2);
 class RedisLink {
  public:
   /// Connects. Fails with unavailable if the server cannot be reached within `patience`, and as
-  /// encrypted() does if `tls`.
+  /// connect_encrypted() does if `tls`.
   static Result<std::unique_ptr<RedisLink>> open(const std::string& host, std::uint16_t port,
                                                  Duration patience = kRedisPatience,
                                                  bool tls = false, const std::string& ca_file = {});

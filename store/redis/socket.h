@@ -28,13 +28,6 @@ class RedisTransport {
   virtual Result<std::size_t> receive(std::span<char> into) = 0;
 };
 
-/// Lets `socket` speak TLS with a server whose certificate must be for `host`, by a CA of `ca_file`
-/// or, if that is empty, of the system. Fails with unavailable if the connection is lost, otherwise
-/// with permission_denied, or with invalid_argument if the file cannot be read.
-Result<std::unique_ptr<RedisTransport>> encrypted(std::unique_ptr<RedisTransport> socket,
-                                                  const std::string& host,
-                                                  const std::string& ca_file);
-
 class RedisSocket final : public RedisTransport {
  public:
   /// Connects to the first address of `host` that takes the connection. Fails with unavailable if
@@ -58,5 +51,13 @@ class RedisSocket final : public RedisTransport {
   int descriptor_;
   Duration patience_;
 };
+
+/// Connects as RedisSocket does, to speak TLS with a server whose certificate must be for `host`,
+/// by a CA of `ca_file` or, if that is empty, of the system. Fails with invalid_argument, before it
+/// connects, if the file cannot be read; with unavailable if there is no connection or it is lost;
+/// otherwise with permission_denied.
+Result<std::unique_ptr<RedisTransport>> connect_encrypted(const std::string& host,
+                                                          std::uint16_t port, Duration patience,
+                                                          const std::string& ca_file);
 
 }  // namespace c10dd::store

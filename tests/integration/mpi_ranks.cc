@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ranks of mpi_test.py do: each command is a situation in which a rank can find itself.
 // Prints one line for each thing that is worth a look.
-#include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "client/client.h"
 #include "client/errors.h"
 #include "collectives/process_group.h"
+#include "tests/unit/entries.h"
 
 namespace c10dd {
 namespace {
@@ -141,14 +141,6 @@ void late_message() {
   std::printf("rank %u: another group works\n", group->rank());
 }
 
-std::size_t entries(const char* directory) {
-  std::size_t count = 0;
-  DIR* const open = opendir(directory);
-  while (readdir(open) != nullptr) ++count;
-  closedir(open);
-  return count;
-}
-
 /// Waits until `settled` holds, for 1 s at most.
 void wait_for(const std::function<bool()>& settled) {
   for (int i = 0; i < 100 && !settled(); ++i) std::this_thread::sleep_for(10ms);
@@ -157,10 +149,10 @@ void wait_for(const std::function<bool()>& settled) {
 /// Returns the number of threads of this process once it has stayed the same for 100 ms, or the
 /// number after 1 s: a thread that ends is still counted for a moment.
 std::size_t settled_threads() {
-  std::size_t threads = entries("/proc/self/task");
+  std::size_t threads = test::threads_here();
   int same = 0;
   wait_for([&] {
-    const std::size_t now = entries("/proc/self/task");
+    const std::size_t now = test::threads_here();
     same = now == threads ? same + 1 : 0;
     threads = now;
     return same == 10;
@@ -183,11 +175,11 @@ void many() {
   };
   for (int i = 0; i < 20; ++i) once();
   const std::size_t threads = settled_threads();
-  const std::size_t files = entries("/proc/self/fd");
+  const std::size_t files = test::entries("/proc/self/fd");
   for (int i = 0; i < 1000; ++i) once();
-  wait_for([&] { return entries("/proc/self/task") <= threads; });
+  wait_for([&] { return test::threads_here() <= threads; });
   std::printf("rank %u: %zu more threads, %zu more files\n", group->rank(),
-              growth(threads, entries("/proc/self/task")), growth(files, entries("/proc/self/fd")));
+              growth(threads, test::threads_here()), growth(files, test::entries("/proc/self/fd")));
 }
 
 /// 64 MiB both ways at once, with blocking calls after both were issued.

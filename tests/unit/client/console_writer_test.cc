@@ -9,11 +9,11 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
-#include <iterator>
 #include <string>
 
 #include "tests/unit/client/process_tools.h"
 #include "tests/unit/comes_true.h"
+#include "tests/unit/entries.h"
 #include "tests/unit/slowdown.h"
 #include "tests/unit/temporary_directory.h"
 
@@ -24,11 +24,6 @@ using namespace std::chrono_literals;
 using test::Pipe;
 using test::ReplacedStream;
 using Stream = ConsoleWriter::Stream;
-
-std::ptrdiff_t threads_here() {
-  const std::filesystem::directory_iterator all("/proc/self/task");
-  return std::distance(begin(all), end(all));
-}
 
 class ConsoleWriterTest : public testing::Test {
  protected:
@@ -193,7 +188,7 @@ TEST_F(ConsoleWriterTest, AWriteThatReturnsAfterFinishHasGivenUpChangesNothing) 
   ASSERT_EQ(openpty(&master, &slave, nullptr, nullptr, nullptr), 0);
   const client::Descriptor reader(master);
   const client::Descriptor terminal(slave);
-  const std::ptrdiff_t threads = threads_here();
+  const std::size_t threads = test::threads_here();
   {
     const ReplacedStream out(STDOUT_FILENO, terminal.get());
     const ReplacedStream error(STDERR_FILENO, error_.in());
@@ -206,24 +201,24 @@ TEST_F(ConsoleWriterTest, AWriteThatReturnsAfterFinishHasGivenUpChangesNothing) 
     EXPECT_TRUE(test::comes_true([&] {
       char bytes[4096];
       static_cast<void>(!::read(reader.get(), bytes, sizeof bytes));
-      return threads_here() <= threads;
+      return test::threads_here() <= threads;
     })) << "its thread ends with the writer";
   }
   EXPECT_NE(error_.rest().find("c10drun: 1 lines were dropped here"), std::string::npos);
 }
 
 TEST_F(ConsoleWriterTest, HasAThreadFromTheFirstPutToItsEnd) {
-  const std::ptrdiff_t threads = threads_here();
+  const std::size_t threads = test::threads_here();
   with_streams([&] {
     ConsoleWriter writer;
     writer.finish();
-    EXPECT_LE(threads_here(), threads) << "c10drun forks before it prints";
+    EXPECT_LE(test::threads_here(), threads) << "c10drun forks before it prints";
     writer.put(Stream::out, "x\n");
     writer.put(Stream::error, "x\n");
     writer.finish();
-    EXPECT_LE(threads_here(), threads + 1);
+    EXPECT_LE(test::threads_here(), threads + 1);
   });
-  EXPECT_TRUE(test::comes_true([&] { return threads_here() <= threads; }));
+  EXPECT_TRUE(test::comes_true([&] { return test::threads_here() <= threads; }));
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <future>
 #include <mutex>
 #include <new>
@@ -22,6 +21,7 @@
 #include "client/errors.h"
 #include "collectives/abortable_group.h"
 #include "tests/unit/collectives/thread_ranks.h"
+#include "tests/unit/entries.h"
 
 namespace {
 std::atomic<std::uint64_t> allocations{0};
@@ -458,21 +458,14 @@ TEST(CallQueue, AWorkAbortsItsGroup) {
 }
 
 TEST(CallQueue, AGroupThatIsUsedSynchronouslyStartsNoThread) {
-  const auto threads = [] {
-    std::size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-      count += entry.exists() ? 1 : 0;
-    }
-    return count;
-  };
   std::thread([] {}).join();  // with the first thread, a sanitizer starts one of its own
-  const std::size_t before = threads();
+  const std::size_t before = test::threads_here();
   const auto groups = loopback();
   std::vector<float> values(8);
   for (int i = 0; i < 10; ++i) groups[0]->all_reduce(tensor_of(values));
-  EXPECT_EQ(threads(), before);
+  EXPECT_EQ(test::threads_here(), before);
   groups[0]->all_reduce(tensor_of(values), ReduceOp::sum, kAsync)->wait();
-  EXPECT_EQ(threads(), before + 1);
+  EXPECT_EQ(test::threads_here(), before + 1);
 }
 
 TEST(CallQueue, CallsDoNotAllocateMemory) {

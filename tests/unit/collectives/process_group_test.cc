@@ -20,6 +20,7 @@
 #include "collectives/process_group.h"
 #include "collectives/wording.h"
 #include "tests/unit/collectives/thread_ranks.h"
+#include "tests/unit/entries.h"
 
 namespace c10dd {
 namespace {
@@ -295,14 +296,6 @@ TEST(ProcessGroup, GlooTellsAllRanksThatOneCannotListen) {
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 5s);
 }
 
-std::size_t entries(const char* folder) {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
-  return count;
-}
-
-std::size_t threads() { return entries("/proc/self/task"); }
-
 std::size_t mappings() {
   std::ifstream maps("/proc/self/maps");
   std::size_t count = 0;
@@ -321,26 +314,27 @@ std::size_t threads_of_groups(int count) {
       EXPECT_EQ(value[0], 2.0f);
     }
   });
-  return threads();
+  return test::threads_here();
 }
 
 TEST(ProcessGroup, ManyGroupsShareTheirThreadsAndLeaveNothingBehind) {
   std::thread([] {}).join();  // with the first thread, a sanitizer starts one of its own
-  const std::size_t own = threads();
+  const std::size_t own = test::threads_here();
   const auto await_own = [own] {
     const auto until = std::chrono::steady_clock::now() + 10s;
-    while (threads() > own && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-    EXPECT_EQ(threads(), own);
+    while (test::threads_here() > own && std::chrono::steady_clock::now() < until)
+      std::this_thread::yield();
+    EXPECT_EQ(test::threads_here(), own);
   };
   threads_of_groups(2);  // what stays for ever, such as the memory of the allocator
   await_own();
-  const std::size_t descriptors = entries("/proc/self/fd");
+  const std::size_t descriptors = test::entries("/proc/self/fd");
   [[maybe_unused]] const std::size_t maps = mappings();
   const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1u);
   EXPECT_LE(threads_of_groups(32), own + cores + 1);  // Gloo's loops, and the timer
   for (int i = 0; i < 20; ++i) threads_of_groups(2);
   await_own();
-  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(test::entries("/proc/self/fd"), descriptors);
 #ifndef __SANITIZE_THREAD__          // which maps memory for what it remembers
   EXPECT_LE(mappings(), maps + 16);  // the allocator's arenas grow with the threads of the test
 #endif

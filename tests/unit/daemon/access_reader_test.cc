@@ -5,14 +5,13 @@
 #include <sys/stat.h>
 
 #include <boost/asio/executor_work_guard.hpp>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/unit/entries.h"
 #include "tests/unit/protocol/tls_parties.h"
 #include "tests/unit/temporary_directory.h"
 
@@ -45,12 +44,6 @@ class AccessReaderTest : public testing::Test {
   }
   void run(std::size_t count) {
     while (ended_.size() < count) loop_.run_ready();
-  }
-
-  /// Returns how many threads this process has.
-  static std::size_t threads() {
-    const std::filesystem::directory_iterator all("/proc/self/task");
-    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
 
   TemporaryDirectory directory_;
@@ -94,10 +87,10 @@ TEST_F(AccessReaderTest, OnlyTheNewestCallWaitsForTheReadingUnderWay) {
 
 TEST_F(AccessReaderTest, AReadingWhoseReaderIsGoneIsForgotten) {
   std::vector<std::string> expected;
-  const std::size_t before = threads();
+  const std::size_t before = test::threads_here();
   for (const bool waits_in_loop : {false, true}) {
     read("first");
-    while (waits_in_loop && threads() > before) std::this_thread::yield();
+    while (waits_in_loop && test::threads_here() > before) std::this_thread::yield();
     reader_.reset();
     reader_ = std::make_unique<AccessReader>(loop_);
     read("second");

@@ -179,7 +179,7 @@ TEST_F(AccessTest, AClientWithATokenKnowsTheDaemonByItsCa) {
   EXPECT_EQ(wire.open(), "") << "the CA is shown, although tls.crt does not have it";
   tls::Wire fleet(shown->to_daemons(), shown->server());
   EXPECT_EQ(fleet.open(), "");
-  EXPECT_FALSE(fleet.server_.peer()) << "no grant asks for certificates";
+  EXPECT_FALSE(fleet.server.peer()) << "no grant asks for certificates";
   EXPECT_EQ(shown->certificate().ends(), kNow + 1'000h);
 }
 

@@ -8,6 +8,8 @@
 #include <functional>
 
 #include "daemon/net/plain_stream.h"
+#include "tests/unit/comes_true.h"
+#include "tests/unit/entries.h"
 #include "tests/unit/protocol/tls_parties.h"
 
 namespace c10dd::daemon {
@@ -141,6 +143,18 @@ TEST_F(HandshakesTest, EndsWhileSomeAreUnderWay) {
   handshakes_.reset();
   until([] { return false; }, milliseconds(50));
   EXPECT_TRUE(failed_.empty());
+  EXPECT_EQ(*places_, 0U);
+}
+
+TEST_F(HandshakesTest, AfterItHasStoppedNoThreadUsesTheLoop) {
+  const std::size_t threads = test::threads_here();
+  start(seconds(20));
+  const auto slow = connect("\x16");
+  const auto failing = connect("GET / HTTP/1.1\r\n");
+  handshakes_->stop();
+  EXPECT_TRUE(test::comes_true([&] { return test::threads_here() == threads; }));
+  until([] { return false; }, milliseconds(50));
+  EXPECT_TRUE(failed_.empty()) << "nobody wants the result any more";
   EXPECT_EQ(*places_, 0U);
 }
 

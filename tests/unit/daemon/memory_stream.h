@@ -63,9 +63,19 @@ class MemoryWire {
   void wake_session() {
     if (wake_) wake_();
   }
+  std::size_t give_session(asio::mutable_buffer into) {
+    const std::size_t n = asio::buffer_copy(into, asio::buffer(to_session_) + given_);
+    given_ += n;
+    if (given_ == to_session_.size()) {
+      to_session_.clear();
+      given_ = 0;
+    }
+    return n;
+  }
   bool stuck() const { return limited_ && room_ == 0 && !broken_ && !closed_; }
 
   std::string to_session_;
+  std::size_t given_ = 0;  ///< bytes of to_session_ that the session has read
   std::string to_peer_;
   std::size_t room_ = 0;
   bool limited_ = false;
@@ -114,8 +124,7 @@ class MemoryStream final : public Stream {
     failed = {};
     if (wire_->closed_) failed = asio::error::bad_descriptor;
     if (wire_->broken_) failed = asio::error::connection_reset;
-    const std::size_t n = failed ? 0 : asio::buffer_copy(into, asio::buffer(wire_->to_session_));
-    wire_->to_session_.erase(0, n);
+    const std::size_t n = failed ? 0 : wire_->give_session(into);
     if (n > 0 || failed) return n;
     failed = wire_->ended_ ? ErrorCode(asio::error::eof) : ErrorCode(asio::error::would_block);
     return 0;

@@ -131,15 +131,15 @@ TEST_F(ShardTest, TheTimerIsThatOfTheNextDeadlineAndIsSetAgain) {
   const auto reply_comes_in_time = [&] {
     const auto due = shard.host().next_wake();
     if (!due) return peer->has_reply();
-    bool late = false;
+    const auto late = std::make_shared<bool>(false);  // a cancelled timer is told later
     asio::steady_timer after(shard.loop(), *due + std::chrono::milliseconds(1));
-    after.async_wait([&](const ErrorCode& cancelled) { late = !cancelled; });
-    while (!peer->has_reply() && !late) {
+    after.async_wait([late](const ErrorCode& cancelled) { *late = !cancelled; });
+    while (!peer->has_reply() && !*late) {
       shard.loop().restart();
       if (shard.loop().run_one_for(std::chrono::seconds(20)) == 0) return false;
-      if (!late) shard.end_turn();
+      if (!*late) shard.end_turn();
     }
-    return !late;
+    return !*late;
   };
   send(std::chrono::minutes(10));
   for (std::uint64_t round = 0; round < 3; ++round) {

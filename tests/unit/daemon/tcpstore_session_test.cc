@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "daemon/core/job/job.h"
 #include "daemon/net/answer_watch.h"
 #include "protocol/limits.h"
@@ -267,8 +269,9 @@ TEST_F(TcpStoreSessionTest, ClosesUnfinishedMessagesThatHaveNoRoom) {
     clients.back()->connect_v();
     clients.back()->say(whole.substr(0, whole.size() - 1));
   }
-  EXPECT_TRUE(
-      daemon_.turn_until([&] { return daemon_.closed("tcpstore", "quota_exceeded") >= 2; }));
+  const auto is_closed = [](const auto& client) { return client->wire->closed(); };
+  EXPECT_TRUE(daemon_.turn_until([&] { return std::ranges::count_if(clients, is_closed) >= 2; }));
+  EXPECT_GE(daemon_.closed("tcpstore", "quota_exceeded"), 2);
   EXPECT_LE(daemon_.budget.held(), limits::kConnectionBytesMin);
   for (const auto& client : clients) client->wire->hang_up();
   EXPECT_TRUE(daemon_.turn_until([&] { return daemon_.open("tcpstore") == 0; }));

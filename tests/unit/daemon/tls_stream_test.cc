@@ -111,11 +111,11 @@ class TlsStreamTest : public testing::Test {
     tcp::acceptor acceptor(loop_, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
     socket_.connect(acceptor.local_endpoint());
     auto plain = std::make_shared<PlainStream>(acceptor.accept(), Ticket(places_));
-    stream_ = TlsStream::over(std::move(plain), std::move(wire.server_));
+    stream_ = TlsStream::over(std::move(plain), std::move(wire.server));
   }
   static tls::Channel opened(tls::Wire& wire) {
     EXPECT_EQ(wire.open(), "");
-    return std::move(wire.client_);
+    return std::move(wire.client);
   }
 };
 

@@ -2,6 +2,8 @@
 // TLS without sockets: who is believed, what is said to those who are not, and what bytes become.
 #include "protocol/tls/channel.h"
 
+#include <malloc.h>
+
 #include "tests/unit/protocol/tls_parties.h"
 
 namespace c10dd::tls {
@@ -17,17 +19,17 @@ TEST(TlsChannel, CarriesBytesBothWaysInPiecesOfAnySize) {
   const Context client = client_of(CaHash{ca.key.hash()});
   for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, std::size_t{100'000}}) {
     Wire wire(client, server);
-    wire.piece_ = piece;
+    wire.piece = piece;
     ASSERT_EQ(wire.open(), "") << piece;
-    EXPECT_EQ(wire.client_.version(), "TLSv1.3");
+    EXPECT_EQ(wire.client.version(), "TLSv1.3");
     std::string large(piece == 1 ? 20'000 : 300'000, 'x');
     for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7);
-    EXPECT_EQ(wire.pass(wire.client_, wire.server_, large), large);
-    EXPECT_EQ(wire.pass(wire.server_, wire.client_, "hello"), "hello");
-    EXPECT_EQ(wire.client_.held() + wire.server_.held(), 2 * 2 * std::string().capacity())
+    EXPECT_EQ(wire.pass(wire.client, wire.server, large), large);
+    EXPECT_EQ(wire.pass(wire.server, wire.client, "hello"), "hello");
+    EXPECT_EQ(wire.client.held() + wire.server.held(), 2 * 2 * std::string().capacity())
         << "an idle connection holds no buffer";
-    EXPECT_FALSE(wire.server_.peer());
-    EXPECT_EQ(wire.client_.peer()->hosts(), std::vector<std::string>{"head"});
+    EXPECT_FALSE(wire.server.peer());
+    EXPECT_EQ(wire.client.peer()->hosts(), std::vector<std::string>{"head"});
   }
 }
 
@@ -38,18 +40,18 @@ TEST(TlsChannel, AnEndIsToldApartFromACut) {
   char byte = 0;
   Wire closed(client, server);
   ASSERT_EQ(closed.open(), "");
-  closed.client_.close();
-  closed.move(closed.client_, closed.server_);
-  EXPECT_EQ(*closed.server_.read({&byte, 1}), 0U);
-  EXPECT_TRUE(closed.server_.has_ended());
-  EXPECT_EQ(*closed.server_.read({&byte, 1}), 0U);
+  closed.client.close();
+  closed.move(closed.client, closed.server);
+  EXPECT_EQ(*closed.server.read({&byte, 1}), 0U);
+  EXPECT_TRUE(closed.server.has_ended());
+  EXPECT_EQ(*closed.server.read({&byte, 1}), 0U);
   Wire cut(client, server);
   ASSERT_EQ(cut.open(), "");
-  cut.server_.receive_end();
-  const auto read = cut.server_.read({&byte, 1});
+  cut.server.receive_end();
+  const auto read = cut.server.read({&byte, 1});
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, Code::unavailable);
-  EXPECT_FALSE(cut.server_.has_ended());
+  EXPECT_FALSE(cut.server.has_ended());
   Channel half(server);
   half.receive("\x16\x03\x01");
   EXPECT_FALSE(*half.shake_hands());
@@ -62,27 +64,27 @@ TEST(TlsChannel, WhoClosesTwiceStillReadsAll) {
   const Ca ca;
   Wire wire(client_of(CaHash{ca.key.hash()}), server_of(ca.daemon()));
   ASSERT_EQ(wire.open(), "");
-  ASSERT_TRUE(wire.server_.write("last words"));
-  wire.server_.close();
-  wire.move(wire.server_, wire.client_);
-  for (int times = 0; times < 3; ++times) wire.client_.close();
+  ASSERT_TRUE(wire.server.write("last words"));
+  wire.server.close();
+  wire.move(wire.server, wire.client);
+  for (int times = 0; times < 3; ++times) wire.client.close();
   std::string into(100, '\0');
-  EXPECT_EQ(*wire.client_.read(into), 10U);
-  EXPECT_EQ(*wire.client_.read(into), 0U);
-  EXPECT_TRUE(wire.client_.has_ended());
+  EXPECT_EQ(*wire.client.read(into), 10U);
+  EXPECT_EQ(*wire.client.read(into), 0U);
+  EXPECT_TRUE(wire.client.has_ended());
 }
 
 TEST(TlsChannel, AChangedByteIsNoticed) {
   const Ca ca;
   Wire wire(client_of(CaHash{ca.key.hash()}), server_of(ca.daemon()));
   ASSERT_EQ(wire.open(), "");
-  ASSERT_TRUE(wire.client_.write("secret"));
-  std::string bytes(wire.client_.outgoing());
+  ASSERT_TRUE(wire.client.write("secret"));
+  std::string bytes(wire.client.outgoing());
   EXPECT_EQ(bytes.find("secret"), bytes.npos);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  wire.server_.receive(bytes);
+  wire.server.receive(bytes);
   std::string into(100, '\0');
-  const auto read = wire.server_.read(into);
+  const auto read = wire.server.read(into);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, Code::permission_denied);
 }
@@ -101,6 +103,28 @@ TEST(TlsChannel, ATokensHashNamesOneCaWhateverTheHost) {
   alone.chain.pop_back();
   EXPECT_EQ(Wire(client_of(CaHash{ca.key.hash()}), server_of(alone)).open(), kOtherCa)
       << "a daemon must show the CA, too";
+}
+
+TEST(TlsChannel, AHandshakeThatFailsKeepsNoMemory) {
+  const Ca ca;
+  const Ca other("ca");
+  const Context expired = server_of(ca.daemon({"head"}, kNow - 100h, kNow - 1h));
+  const Context foreign = server_of(other.daemon({"head"}));
+  const std::vector<Context> clients{client_of(CaHash{ca.key.hash()}),
+                                     client_of(KnownCas{{ca.certificate}})};
+  const auto fail = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      for (const Context& client : clients) {
+        EXPECT_NE(Wire(client, expired, "head").open(), "");
+        EXPECT_NE(Wire(client, foreign, "head").open(), "");
+      }
+    }
+  };
+  fail(50);
+  const std::size_t before = mallinfo2().uordblks;
+  fail(100);
+  const std::size_t after = mallinfo2().uordblks;
+  EXPECT_LE(after, before + std::size_t{100 * 1024}) << "a certificate takes 3 KB";
 }
 
 TEST(TlsChannel, AKnownCaMustHaveSignedTheHost) {
@@ -133,18 +157,18 @@ TEST(TlsChannel, AClientsCertificateIsTakenIfItsCaIsKnown) {
   const Context server = server_of(ca.daemon(), {site.certificate});
   Wire shown(client_of(CaHash{ca.key.hash()}, &client), server);
   ASSERT_EQ(shown.open(), "");
-  ASSERT_TRUE(shown.server_.peer());
-  EXPECT_EQ(shown.server_.peer()->serial(), client.chain[0].serial());
+  ASSERT_TRUE(shown.server.peer());
+  EXPECT_EQ(shown.server.peer()->serial(), client.chain[0].serial());
   Wire without(client_of(CaHash{ca.key.hash()}), server);
   EXPECT_EQ(without.open(), "");
-  EXPECT_FALSE(without.server_.peer());
+  EXPECT_FALSE(without.server.peer());
   const Identity stranger = Ca().daemon();
   Wire refused(client_of(CaHash{ca.key.hash()}, &stranger), server);
   std::string into(100, '\0');
   const std::string text = refused.open();
-  const bool told_later = text.empty() && !refused.client_.read(into);
+  const bool told_later = text.empty() && !refused.client.read(into);
   EXPECT_TRUE(told_later || !text.empty()) << "in TLS 1.3 the client may be done first";
-  EXPECT_EQ(refused.refused_,
+  EXPECT_EQ(refused.refused,
             "the client's certificate is not signed by a CA that this daemon trusts; use a "
             "certificate of its CA");
 }

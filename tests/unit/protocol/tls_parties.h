@@ -35,24 +35,23 @@ struct Ca {
 };
 
 /// Two channels and the bytes between them, which come in pieces of `piece`.
-class Wire {
- public:
-  Wire(const Context& client, const Context& server, const std::string& host = "head")
-      : client_(client, host), server_(server) {}
+struct Wire {
+  Wire(const Context& caller, const Context& daemon, const std::string& host = "head")
+      : client(caller, host), server(daemon) {}
 
   /// Shakes hands until both are done or one fails. Returns the text of the first failure; empty:
   /// both are open.
   std::string open() {
     for (int turn = 0; turn < 1000; ++turn) {
-      const Result<bool> here = client_.shake_hands();
-      move(client_, server_);
+      const Result<bool> here = client.shake_hands();
+      move(client, server);
       if (!here) return here.error().detail;
-      const Result<bool> there = server_.shake_hands();
-      move(server_, client_);
+      const Result<bool> there = server.shake_hands();
+      move(server, client);
       if (!there) {
-        refused_ = there.error().detail;
-        const Result<bool> told = client_.shake_hands();
-        return told ? refused_ : told.error().detail;
+        refused = there.error().detail;
+        const Result<bool> told = client.shake_hands();
+        return told ? refused : told.error().detail;
       }
       if (*here && *there) return "";
     }
@@ -62,7 +61,7 @@ class Wire {
   /// Carries what `from` has to send.
   void move(Channel& from, Channel& to) const {
     while (!from.outgoing().empty()) {
-      const std::string_view next = from.outgoing().substr(0, piece_);
+      const std::string_view next = from.outgoing().substr(0, piece);
       to.receive(next);
       from.sent(next.size());
     }
@@ -84,10 +83,10 @@ class Wire {
     return got;
   }
 
-  Channel client_;
-  Channel server_;
-  std::string refused_ = {};  // why the server has refused the client
-  std::size_t piece_ = 100'000;
+  Channel client;
+  Channel server;
+  std::string refused = {};  // why the server has refused the client
+  std::size_t piece = 100'000;
 };
 
 inline Context server_of(const Identity& identity, const std::vector<Certificate>& cas = {}) {

@@ -318,10 +318,13 @@ TEST(EncryptedRedis, IsNotBelievedUnlessItsCaIsKnownAndItNamesTheHost) {
   EXPECT_NE(why("rediss://localhost:" + port, server.ca_file()).find("is not for localhost"),
             std::string::npos);
   EXPECT_NE(why("rediss://127.0.0.1:" + std::to_string(plain.port()), server.ca_file())
-                .find("during the TLS handshake; check that the port is its tls-port"),
+                .find("during the TLS handshake; check that Redis runs there and that this is its "
+                      "tls-port"),
             std::string::npos);
   EXPECT_NE(why("redis://127.0.0.1:" + port, ""), "") << "plain to TLS";
   EXPECT_NE(why(server.url(), "/no/file").find("check --redis-ca"), std::string::npos);
+  EXPECT_NE(why("rediss://127.0.0.1:1", "/no/file").find("check --redis-ca"), std::string::npos)
+      << "also while there is no server";
   EXPECT_EQ(open_fleet(server.url(), std::chrono::seconds(2), other.ca_file()).error().code,
             Code::permission_denied);
 }
