@@ -165,8 +165,8 @@ Result<void> Server::start() {
                    in_fleet ? advertised_addresses() : std::vector<std::string>());
   }
   if (shards_->size() > 1) {
-    context_->shard_of = [this](const std::string& job, const std::string& run) {
-      return host_->shard_of(job, run);
+    context_->shard_of = [this](const std::string& job, const std::string& run, bool may_make) {
+      return host_->shard_of(job, run, may_make);
     };
   }
   if (host_->directory().fleet()) {

@@ -49,12 +49,11 @@ bool is_final(Code code, bool had_session) {
   }
 }
 
-/// Returns whether the daemon does not let this client in, although it serves others.
+}  // namespace
+
 bool is_denial(Code code) {
   return code == Code::unauthenticated || code == Code::permission_denied;
 }
-
-}  // namespace
 
 Core::Core(CoreOptions options, TimePoint now)
     : options_(std::move(options)),

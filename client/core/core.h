@@ -41,6 +41,10 @@ struct Completion {
   Reply reply;
 };
 
+/// Returns whether a refused hello means that the daemon does not let this client in, although it
+/// serves others.
+bool is_denial(Code code);
+
 /// One client of one job: decides what to send, when to connect and when to stop waiting.
 class Core {
  public:

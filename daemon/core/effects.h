@@ -22,6 +22,9 @@ struct Caller {
   std::string principal = {};
   Access access = Access::admin;  ///< the highest of the operations that he may send
   Duration valid_for{0};          ///< until his credential expires; 0: he needs none
+
+  /// Who only reads makes no jobs.
+  bool may_make_jobs() const { return access != Access::observe; }
 };
 
 /// The sender of a request. The shell has already checked that the sender has access.

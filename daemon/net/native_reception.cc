@@ -48,10 +48,13 @@ Shard& shard_of(const Stream& stream, const SessionContext& context) {
   if (!request) return context.first;
   const Hello& hello = std::get<Hello>(*request);
   if (context.draining || !core::check_hello(hello)) return context.first;
-  // To look for the shard gives the job a number.
-  if (context.caller_of && !context.caller_of(hello.credential, hello.job, stream))
-    return context.first;
-  const Result<Shard*> shard = context.shard_of(hello.job, hello.run);
+  core::Caller caller;
+  if (context.caller_of) {  // before the look for the shard, which gives a new job its number
+    Result<core::Caller> known = context.caller_of(hello.credential, hello.job, stream);
+    if (!known) return context.first;
+    caller = std::move(*known);
+  }
+  const Result<Shard*> shard = context.shard_of(hello.job, hello.run, caller.may_make_jobs());
   return shard ? **shard : context.first;
 }
 
@@ -73,8 +76,7 @@ WireProtocol native_protocol(const SessionContext& context) {
 }
 
 void receive_native(std::shared_ptr<Stream> stream, const SessionContext& context) {
-  if (context.relay && Relay::is_asked_for(stream->head()))
-    return context.relay->take(std::move(stream));
+  if (context.relay && Relay::is_asked_for(stream->head())) return context.relay->take(stream);
   Shard& shard = context.shard_of ? shard_of(*stream, context) : context.first;
   if (&shard == &context.first) return serve_native(std::move(stream), context, shard);
   stream->move_to(shard.loop(), [&context, &shard](std::shared_ptr<Stream> moved) {

@@ -34,10 +34,10 @@ struct SessionContext {
   SharedBudget& budget;
   const std::atomic<bool>& draining;
   Shard& first;  ///< the shard of the loop that accepts connections
-  /// Returns the shard that serves a run of a job. `shard_of` is null if the first shard serves
-  /// all jobs.
-  /// Called on the loop that accepts connections.
-  std::function<Result<Shard*>(const std::string& job, const std::string& run)> shard_of;
+  /// Returns the shard that serves a run of a job: EngineHost::shard_of(). `shard_of` is null if
+  /// the first shard serves all jobs. Called on the loop that accepts connections.
+  std::function<Result<Shard*>(const std::string& job, const std::string& run, bool may_make)>
+      shard_of;
   Duration hello_deadline = limits::kHelloDeadline;  ///< time limit for a client's first request
   /// Says who has sent a credential on a stream: core::NativeConnection::authenticate().
   /// `caller_of` is null if everybody may do everything. Thread-safe.

@@ -220,8 +220,8 @@ void EngineHost::report_damage(const std::string& what) {
 
 // ---- the directory -----------------------------------------------------------------------------
 
-Result<Shard*> EngineHost::shard_of(const std::string& job, const std::string& run) {
-  const Result<JobNumber> number = directory_.expect(job, run);
+Result<Shard*> EngineHost::shard_of(const std::string& job, const std::string& run, bool may_make) {
+  const Result<JobNumber> number = directory_.expect(job, run, may_make);
   if (!number) return number.error();
   return &shards_->of(*number);
 }

@@ -65,9 +65,9 @@ class EngineHost final : private core::DirectoryHost::Shell {
 
   core::DirectoryHost& directory() { return directory_; }
 
-  /// Returns the shard that serves a run of a job. If the run is new, gives it a number. Fails as
-  /// core::DirectoryHost::expect() does.
-  Result<Shard*> shard_of(const std::string& job, const std::string& run);
+  /// Returns the shard that serves a run of a job. If the run is new and `may_make` is true, gives
+  /// it a number. Fails as core::DirectoryHost::expect() does.
+  Result<Shard*> shard_of(const std::string& job, const std::string& run, bool may_make);
 
   /// See core::DirectoryHost::remove().
   void remove(const std::string& job, std::function<void(Result<void>)> then) {

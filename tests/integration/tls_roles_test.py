@@ -155,6 +155,11 @@ class Case(unittest.TestCase):
         with open(self.cluster.token(*token, **options), encoding="ascii") as file:
             return file.read().strip()
 
+    def make(self, *jobs):
+        """Makes jobs, as an admin of all."""
+        for job in jobs:
+            self.assertEqual("ok", self.wire(self.text_of("maker", role="admin"), job)[1].code)
+
     def jobs(self, root):
         status, body = self.cluster.http("/v1/jobs", root)
         self.assertEqual(200, status, body)
@@ -173,6 +178,7 @@ class Operations(Case):
         self.assertEqual(listed_operations(), len(table), "not all operations were found in the sources")
         bodies = {**requests(), "authenticate": None}
         self.assertEqual(set(table), set(bodies))
+        self.make("own-viewer")
         for role, may in MAY.items():
             for name, (code, access) in sorted(table.items()):
                 wire, welcome = self.wire(self.tokens[role], "own-" + role)
@@ -213,7 +219,17 @@ class Operations(Case):
         self.assertEqual(codes[0][1].replace("vision", "absent"), codes[1][1])
         self.assertEqual(["vision"], self.jobs(self.root))
 
+    def test_a_viewer_makes_no_job(self):
+        for job in ("own-1", "own-2"):
+            welcome = self.wire(self.tokens["viewer"], job)[1]
+            self.assertEqual(("not_found", f'job "{job}" does not exist, and a viewer cannot create it; connect after its '
+                              "first trainer"), (welcome.code, welcome.detail))
+        self.assertEqual([], self.jobs(self.root))
+        self.make("own-1")
+        self.assertEqual("ok", self.wire(self.tokens["viewer"], "own-1")[1].code)
+
     def test_a_second_channel_is_asked_on_its_own(self):
+        self.make("own-2")
         wire, welcome = self.wire(self.tokens["trainer"], "own-1")
         self.assertEqual("ok", welcome.code)
         for job, credential, code in (("vision", self.tokens["trainer"], "permission_denied"), ("own-2", "", "unauthenticated"),
@@ -225,6 +241,7 @@ class Operations(Case):
         self.assertEqual(["own-1", "own-2"], self.jobs(self.root))
 
     def test_a_shown_token_changes_what_a_session_may_do(self):
+        self.make("own-1")
         wire, _ = self.wire(self.tokens["viewer"], "own-1")
         self.assertEqual("permission_denied", wire.set("k", "v").code)
         for token, code in ((self.text_of("foreign", "vision"), "permission_denied"), ("abc", "unauthenticated"),

@@ -31,11 +31,6 @@ client::CoreOptions options_of(const Client::Identity& identity, const Swarm& sw
   return options;
 }
 
-/// A client that is refused at its first connect ends.
-bool is_refusal(Code code) {
-  return code == Code::unauthenticated || code == Code::permission_denied;
-}
-
 }  // namespace
 
 Client::Client(World& world, const Swarm& swarm, Network& network, Records& records,
@@ -153,7 +148,7 @@ void Client::end_turn() {
   if (core_.wants_credential(local_now())) show_token();
   flush();
   note_names();
-  if (core_.over() && is_refusal(core_.over()->code)) return kill();  // its first connect
+  if (core_.over() && client::is_denial(core_.over()->code)) return kill();  // its first connect
   settle();
   records_.sessions[core_.session()].confirmed = world_time(core_.last_confirmed());
   dial();

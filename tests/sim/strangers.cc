@@ -47,7 +47,7 @@ void Strangers::connect(const std::shared_ptr<Daemon>& daemon) {
     world_.violated("strangers", job + ": " + location.error().detail);
   };
   shard.post([daemon, job, left, &shard] {
-    if (!daemon->dead()) daemon->directory().locate(job, "", "10.0.0.1", shard, left);
+    if (!daemon->dead()) daemon->directory().locate(job, "", {"10.0.0.1"}, shard, left);
   });
 }
 

@@ -11,6 +11,18 @@
 #include "protocol/utf8.h"
 
 namespace c10dd::core {
+namespace {
+
+/// The failure of a client that only reads.
+Failure not_made(const std::string& job, const std::string& run) {
+  const std::string what = "job \"" + printable(job, limits::kNameShown) + "\"";
+  return failure(
+      Code::not_found,
+      "{} does not exist, and a viewer cannot create it; connect after its first trainer",
+      run.empty() ? what : "run \"" + printable(run, limits::kNameShown) + "\" of " + what);
+}
+
+}  // namespace
 
 void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t generation) {
   directory_ = std::move(directory);
@@ -45,9 +57,10 @@ void DirectoryHost::end_volatile(const std::string& job, const std::string& run)
   });
 }
 
-/// Returns the number of a run; if the run is new, gives it a number, with a row in `effects`.
+/// Returns the number of a run. If the run is new and the asker may make it, gives it a number,
+/// with a row in `effects`.
 Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::string& run,
-                                           Effects& effects) {
+                                           bool may_make, Effects& effects) {
   if (const auto live = volatile_runs_.find(job, run)) return *live;
   if (!directory_) return closed();
   if (is_plain_name(run) && !directory_->find(job, run)) {
@@ -56,14 +69,16 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
                    "create a run with such a name; choose another name",
                    printable(run, limits::kNameShown), printable(job, limits::kNameShown));
   }
+  if (!may_make && !directory_->find(job, run)) return not_made(job, run);
   return directory_->open(job, run, effects);
 }
 
 /// As above, and commits the row. In a fleet, the run must be known: see locate_new().
-Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::string& run) {
+Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::string& run,
+                                           bool may_make) {
   Effects effects;
   const Revision before = directory_ ? directory_->revision() : 0;
-  const Result<JobNumber> number = number_of(job, run, effects);
+  const Result<JobNumber> number = number_of(job, run, may_make, effects);
   if (number && !effects.rows.empty()) {
     C10DD_ASSERT(!fleet_);
     shell_.write({before, effects.revision, std::move(effects.rows), {}}, {});
@@ -71,13 +86,14 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
   return number;
 }
 
-Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::string& run) {
+Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::string& run,
+                                        bool may_make) {
   if (const auto live = volatile_runs_.find(job, run)) return *live;
   std::optional<JobNumber> known;
   if (directory_) known = directory_->find(job, run);
   if (known) return *known;
   if (fleet_) return unavailable("the run is new: it has no number before its first hello");
-  const Result<JobNumber> number = number_of(job, run);
+  const Result<JobNumber> number = number_of(job, run, may_make);
   // Until the hello arrives, the job counts as idle. If the client disconnects first, the job is
   // retired.
   if (number) directory_->mark_idle(*number, true, job_time());
@@ -93,25 +109,28 @@ JobLocation DirectoryHost::location_of(JobNumber number) {
   return location;
 }
 
-Result<JobLocation> DirectoryHost::locate(const std::string& job, const std::string& run) {
-  const Result<JobNumber> number = number_of(job, run);
+Result<JobLocation> DirectoryHost::locate(const std::string& job, const std::string& run,
+                                          bool may_make) {
+  const Result<JobNumber> number = number_of(job, run, may_make);
   if (!number) return number.error();
   return location_of(*number);
 }
 
-void DirectoryHost::locate(const std::string& job, const std::string& run,
-                           const std::string& client, HostLoop& back,
-                           std::function<void(Result<JobLocation>)> then) {
-  loop_.dispatch([this, job, run, client, &back, then = std::move(then)] {
+void DirectoryHost::locate(const std::string& job, const std::string& run, const JobAsker& asker,
+                           HostLoop& back, std::function<void(Result<JobLocation>)> then) {
+  loop_.dispatch([this, job, run, asker, &back, then = std::move(then)] {
     const auto answer = [&back, then](const Result<JobLocation>& location) {
       back.dispatch([then, location] { then(location); });
     };
-    if (!fleet_ || !directory_ || volatile_runs_.find(job, run)) return answer(locate(job, run));
+    const bool may_make = asker.may_make;
+    if (!fleet_ || !directory_ || volatile_runs_.find(job, run))
+      return answer(locate(job, run, may_make));
     const std::optional<JobNumber> known = directory_->find(job, run);
-    if (!known) return locate_paced(job, run, client, answer);
+    if (!known && may_make) return locate_paced(job, run, asker.client, answer);
     // A change under way may have given the run a number that another daemon gives to another run.
-    if (!mirror_.has(directory_->entry_row(*known))) return locate_new(job, run, answer);
-    answer(locate(job, run));
+    if (known && !mirror_.has(directory_->entry_row(*known)))
+      return locate_new(job, run, may_make, answer);
+    answer(locate(job, run, may_make));
   });
 }
 

@@ -173,13 +173,11 @@ class DirectoryHost final : public JobDirectory {
   }
 
   /// Returns the number of the job that a hello will name. A new job gets a number and is marked as
-  /// idle, so the directory retires the job after the grace if no hello comes. Fails with
-  /// `unavailable` if the engine is not open, with not_found if the run has a name that only
-  /// PlainRuns gives but does not exist, and with the failures of Directory::open().
-  Result<JobNumber> expect(const std::string& job, const std::string& run);
+  /// idle, so the directory retires the job after the grace if no hello comes. Fails as locate().
+  Result<JobNumber> expect(const std::string& job, const std::string& run, bool may_make);
 
-  void locate(const std::string& job, const std::string& run, const std::string& client,
-              HostLoop& back, std::function<void(Result<JobLocation>)> then) override;
+  void locate(const std::string& job, const std::string& run, const JobAsker& asker, HostLoop& back,
+              std::function<void(Result<JobLocation>)> then) override;
   void report_idle(const JobLocation& location, bool empty) override;
 
   /// Removes a job with all its runs and their rows. Fails with not_found if the job is unknown.
@@ -242,15 +240,16 @@ class DirectoryHost final : public JobDirectory {
                      std::function<void(Result<void>)> then);
   void drop_runs(const std::vector<NamedRun>& runs, const std::function<void()>& then);
   void erase_marked(const std::vector<JobNumber>& numbers);
-  void locate_new(const std::string& job, const std::string& run,
+  void locate_new(const std::string& job, const std::string& run, bool may_make,
                   std::function<void(Result<JobLocation>)> then);
   void locate_paced(const std::string& job, const std::string& run, const std::string& client,
                     std::function<void(Result<JobLocation>)> then);
   void locate_due(TimePoint now);
 
-  Result<JobNumber> number_of(const std::string& job, const std::string& run, Effects& effects);
-  Result<JobNumber> number_of(const std::string& job, const std::string& run);
-  Result<JobLocation> locate(const std::string& job, const std::string& run);
+  Result<JobNumber> number_of(const std::string& job, const std::string& run, bool may_make,
+                              Effects& effects);
+  Result<JobNumber> number_of(const std::string& job, const std::string& run, bool may_make);
+  Result<JobLocation> locate(const std::string& job, const std::string& run, bool may_make);
   JobLocation location_of(JobNumber number);
   void retire();
   void retire_volatile(TimePoint now);

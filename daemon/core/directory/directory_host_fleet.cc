@@ -227,13 +227,13 @@ void DirectoryHost::drop_runs(const std::vector<NamedRun>& runs,
 
 /// Gives a new run a number. The number is told when it is durable: until then another daemon may
 /// give it to another run.
-void DirectoryHost::locate_new(const std::string& job, const std::string& run,
+void DirectoryHost::locate_new(const std::string& job, const std::string& run, bool may_make,
                                std::function<void(Result<JobLocation>)> then) {
   const auto number = std::make_shared<Result<JobNumber>>(closed());
-  change({[this, job, run, number]() -> Batch {
+  change({[this, job, run, may_make, number]() -> Batch {
             Effects effects;
             const Revision before = directory_->revision();
-            *number = number_of(job, run, effects);
+            *number = number_of(job, run, may_make, effects);
             return {before, effects.revision, std::move(effects.rows), {}};
           },
           [this, number, then = std::move(then)](const Written& written) {
@@ -255,9 +255,9 @@ void DirectoryHost::locate_paced(const std::string& job, const std::string& run,
                            "waiting; create fewer jobs, or use one job with several runs",
                            client, limits::kNewJobsPerSecond)));
   }
-  if (*when <= now) return locate_new(job, run, std::move(then));
+  if (*when <= now) return locate_new(job, run, true, std::move(then));
   paced_.emplace(*when, [this, job, run, then = std::move(then)] {
-    directory_ ? locate_new(job, run, then) : then(closed());
+    directory_ ? locate_new(job, run, true, then) : then(closed());
   });
 }
 

@@ -25,6 +25,12 @@ struct JobLocation {
   store::Precondition entry = {};  ///< in a fleet: ClaimTerms::entry
 };
 
+/// Who asks for the host of a job.
+struct JobAsker {
+  std::string client = {};  ///< address; empty: this daemon
+  bool may_make = true;     ///< may make the job if it is new
+};
+
 /// What to do about a job that another daemon owns.
 struct ClaimDecision {
   enum class Kind : std::uint8_t {
@@ -44,11 +50,11 @@ class JobDirectory {
   virtual ~JobDirectory() = default;
 
   /// Finds the host of the job that a hello names. If the job is new, gives it a number; in a
-  /// fleet, later if the client has made many; see NewJobPace. `client` is its address; empty: this
-  /// daemon. Fails with `unavailable` if the engine is not open or the client would have to wait
-  /// too long, with not_found if the run has a name that only PlainRuns gives but does not exist,
-  /// and with the failures of Directory::open().
-  virtual void locate(const std::string& job, const std::string& run, const std::string& client,
+  /// fleet, later if the client has made many; see NewJobPace. Fails with `unavailable` if the
+  /// engine is not open or the client would have to wait too long, with not_found if the run does
+  /// not exist and the client may not make it, or only PlainRuns gives such names, and with the
+  /// failures of Directory::open().
+  virtual void locate(const std::string& job, const std::string& run, const JobAsker& asker,
                       HostLoop& back, std::function<void(Result<JobLocation>)> then) = 0;
 
   /// Handles a host's report that the last session of a job has ended. `empty` is true if the job

@@ -23,7 +23,7 @@ void JobHost::hello(HelloRequest request) {
   if (attachments_.hello(request)) return;
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
-  const std::string client = request.client;
+  const JobAsker asker{request.client, request.caller.may_make_jobs()};
   auto located = [this, request = std::move(request)](const Result<JobLocation>& found) mutable {
     if (!found) return attachments_.not_found(request, found.error());
     JobHost& owner = *found->host;
@@ -37,7 +37,7 @@ void JobHost::hello(HelloRequest request) {
       owner.attachments_.arrive(location, std::move(request));
     });
   };
-  context_.directory.locate(job, run, client, context_.loop, std::move(located));
+  context_.directory.locate(job, run, asker, context_.loop, std::move(located));
 }
 
 void post_to_owner(const JobRef& slot, const AttachmentRef& attachment, const CallId& call,

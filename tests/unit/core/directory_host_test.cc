@@ -130,11 +130,31 @@ TEST(DirectoryHost, RemovesNothingWhileAClientIsConnecting) {
   EXPECT_EQ(late->take(), Lines{"1:hello ok"});
 }
 
+TEST(DirectoryHost, GivesNoNumberToAJobThatAViewerNames) {
+  HostWorld world(2);
+  const std::size_t rows = rows_of(world, Directory::kNumber);
+  EXPECT_EQ(world.observe("a", 1), Lines{"1:hello not_found"});
+  EXPECT_EQ(world.detail,
+            "job \"a\" does not exist, and a viewer cannot create it; connect after its first "
+            "trainer");
+  EXPECT_EQ(world.directory->expect("a", "r", false).error().detail,
+            "run \"r\" of job \"a\" does not exist, and a viewer cannot create it; connect after "
+            "its first trainer");
+  EXPECT_TRUE(world.directory->runs().empty());
+  EXPECT_EQ(rows_of(world, Directory::kNumber), rows);
+  const JobNumber number = world.join("a", 2)->job->number;
+  EXPECT_EQ(number, 1U) << "what was refused has used no number";
+  EXPECT_EQ(world.observe("a", 1), Lines{"1:hello ok"});
+  EXPECT_EQ(world.directory->expect("a", "", false).value(), number);
+  EXPECT_EQ(world.observe("a", 3, "r"), Lines{"1:hello not_found"});
+  EXPECT_EQ(world.directory->runs().size(), 1U);
+}
+
 TEST(DirectoryHost, SaysWhyItIsClosed) {
   HostWorld world(1);
   world.directory->lost();
   EXPECT_EQ(removed(world, "a").error().detail, "the engine is closed");
-  EXPECT_EQ(world.directory->expect("a", "").error().code, Code::unavailable);
+  EXPECT_EQ(world.directory->expect("a", "", true).error().code, Code::unavailable);
   EXPECT_FALSE(world.directory->next_wake());
 }
 

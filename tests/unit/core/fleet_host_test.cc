@@ -65,6 +65,15 @@ TEST_F(FleetHosts, ANewJobGetsOneNumberAndCostsNobodyItsEngine) {
   EXPECT_EQ(first.lost + second.lost, "");
 }
 
+TEST_F(FleetHosts, AViewerMakesNoJobAndFindsThatOfAnotherDaemon) {
+  EXPECT_EQ(second.observe("a", 1), Lines{"1:hello not_found"});
+  EXPECT_TRUE(second.directory->runs().empty());
+  first.join("a", 2);
+  second.beat();
+  second.settle();
+  EXPECT_EQ(second.observe("a", 1), Lines{"1:hello not_owner"});
+}
+
 TEST_F(FleetHosts, TwoNewJobsThatWereGivenOneNumberAreNotMixed) {
   const auto a = std::make_shared<TestSink>();
   const auto again = std::make_shared<TestSink>();

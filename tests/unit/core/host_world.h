@@ -233,6 +233,18 @@ class HostWorld : private DirectoryHost::Shell {
     return sink;
   }
 
+  /// A viewer says hello on loop 0. Returns what came of it; `detail` is the reason of a refusal.
+  std::vector<std::string> observe(const std::string& job, std::uint64_t session,
+                                   const std::string& run = "") {
+    const auto sink = std::make_shared<TestSink>();
+    HelloRequest request = hello(sink, job, session, run);
+    request.caller.access = Access::observe;
+    loops[0]->turn([&] { host(0).hello(std::move(request)); });
+    settle();
+    detail = sink->detail;
+    return sink->take();
+  }
+
   void ask(const std::shared_ptr<TestSink>& sink, std::uint64_t sequence, const Request& request,
            std::size_t i = 0) {
     host(i).submit(sink->job, sink->attachment, {sequence, 0, sequence, 0}, request);
@@ -253,6 +265,7 @@ class HostWorld : private DirectoryHost::Shell {
   std::string lost;              ///< why a host has given the engine up
   bool rolled_back = false;      ///< because it has found less than was durable
   std::vector<std::string> struck;
+  std::string detail;  ///< why the newest hello of observe() was refused
   std::uint64_t generation = 0;
   SteadyTime clock;
   GrowthGate growth{std::uint64_t{1} << 40};

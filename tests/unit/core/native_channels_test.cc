@@ -237,6 +237,12 @@ TEST_F(NativeChannelsTest, AViewerReadsAndWritesNothing) {
   hello.job = "a";
   hello.credential = "viewer";
   give(1, hello);
+  EXPECT_EQ(link_->newest.at(1).error().code, Code::not_found) << "a viewer makes no job";
+  Hello maker = hello;
+  maker.session = {7, 2};
+  maker.credential = "trainer";
+  give(2, maker);
+  give(1, hello);
   ASSERT_TRUE(link_->newest.at(1));
   give(1, Count{});
   EXPECT_TRUE(link_->newest.at(1));

@@ -94,17 +94,17 @@ TEST_F(VolatileRunsTest, NobodyMakesOneByNamingIt) {
     EXPECT_EQ(sink->detail, "run \"" + run +
                                 "\" of job \"torch\" does not exist or has ended, and only the "
                                 "daemon can create a run with such a name; choose another name");
-    EXPECT_EQ(world_.directory->expect("torch", run).error().code, Code::not_found);
+    EXPECT_EQ(world_.directory->expect("torch", run, true).error().code, Code::not_found);
   }
   world_.directory->lost();
-  EXPECT_EQ(world_.directory->expect("torch", "plain-1").error().code, Code::unavailable);
+  EXPECT_EQ(world_.directory->expect("torch", "plain-1", true).error().code, Code::unavailable);
 }
 
 TEST_F(VolatileRunsTest, AnEndedRunIsReadableForAWhile) {
   static_cast<void>(world_.directory->open_volatile("torch", "plain-1", "10.0.0.1"));
   const auto sink = enter("plain-1", 1);
   const JobNumber number = sink->job->number;
-  EXPECT_EQ(world_.directory->expect("torch", "plain-1").value(), number);
+  EXPECT_EQ(world_.directory->expect("torch", "plain-1", true).value(), number);
   sink->take();
   said(sink, 1, set("k"));
   world_.loops[0]->turn([&] { world_.directory->end_volatile("torch", "plain-1"); });
