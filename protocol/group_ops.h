@@ -21,6 +21,7 @@
 #include "protocol/error.h"
 #include "protocol/op_info.h"
 #include "protocol/rank_ranges.h"
+#include "protocol/replies.h"
 #include "protocol/shared_bytes.h"
 #include "protocol/types.h"
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "client/credentials.h"
 #include "protocol/tcpstore_wire.h"
 
 namespace c10dd::proxy {
