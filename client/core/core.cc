@@ -52,7 +52,8 @@ bool is_final(Code code, bool had_session) {
 }  // namespace
 
 bool is_denial(Code code) {
-  return code == Code::unauthenticated || code == Code::permission_denied;
+  return code == Code::unauthenticated || code == Code::permission_denied ||
+         code == Code::not_found;
 }
 
 Core::Core(CoreOptions options, TimePoint now)

@@ -42,7 +42,7 @@ struct Completion {
 };
 
 /// Returns whether a refused hello means that the daemon does not let this client in, although it
-/// serves others.
+/// serves others. not_found: the job or run does not exist, and this client may not make it.
 bool is_denial(Code code);
 
 /// One client of one job: decides what to send, when to connect and when to stop waiting.

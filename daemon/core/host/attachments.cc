@@ -71,7 +71,7 @@ void Attachments::attach(const JobRef& slot, const HelloRequest& request) {
   from.connection = request.connection;
   from.fleeting = hello.fleeting;
   const AttachmentRef attachment =
-      std::make_shared<Attachment>(Attachment{std::move(from), request.channel, request.sink});
+      std::make_shared<Attachment>(Attachment{from, request.channel, request.sink});
   Effects effects =
       slot->job->apply(attachment->from, {request.sequence, 0, 0, 0}, hello, context_.now());
   OutgoingReply& welcome = effects.replies.front();

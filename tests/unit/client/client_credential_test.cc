@@ -113,6 +113,20 @@ TEST(ClientCredential, ARefusalEndsAFirstConnectAndLaterTheClientTriesOn) {
   }
 }
 
+TEST(ClientCredential, AViewerTriesUntilATrainerHasMadeTheJob) {
+  World w;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    w.dial();
+    w.sent();
+    w.reply(Hello::op.code, 0, failure(Code::not_found, "job \"a\" does not exist"));
+    ASSERT_FALSE(w.core.over());
+  }
+  EXPECT_NE(w.core.absence(w.now).find("has refused this client for"), std::string::npos)
+      << w.core.absence(w.now);
+  w.open();
+  EXPECT_TRUE(w.core.open());
+}
+
 TEST(ClientCredential, ATimedOutCallOfADeniedClientSaysWhyAndSendsNobodyToTheNetwork) {
   World w;
   w.open();

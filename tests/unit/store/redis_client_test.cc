@@ -185,7 +185,6 @@ TEST_F(RedisClientTest, SaysTheCauseOfTheNewestLoss) {
   EXPECT_FALSE(client->usable());
   EXPECT_EQ(client->drop("another").detail, where() + "another; check that Redis runs there");
   EXPECT_EQ(client->lost().detail, where() + "another; check that Redis runs there");
-  EXPECT_EQ(client->drop("no TLS; check the port").detail, where() + "no TLS; check the port");
 }
 
 TEST_F(RedisClientTest, ReadsSettingsEachByItsName) {
