@@ -84,7 +84,8 @@ std::optional<FlownOperation> FlightRing::read(const Slot& slot) {
   if (!issued) return std::nullopt;
   const auto& [ticket, group, sequence, others, told, count, tag, inputs, outputs, timeout, at] =
       *issued;
-  // Two threads have met here: update() has no effect on the older operation, which may have ended.
+  // A newer operation is taking this slot. The end of the older one is not stored any more, so it
+  // would be shown as unfinished.
   if (slot.ticket.load(std::memory_order_relaxed) != ticket) return std::nullopt;
   FlownOperation one{.ticket = ticket, .group = group, .sequence = sequence, .others = others};
   one.arguments = unpacked({told, count, tag});

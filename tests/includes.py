@@ -15,7 +15,8 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 SKIPPED = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
 MADE = re.compile(r"\b(?:struct|class|union|enum(?:\s+class|\s+struct)?)\s+(?:\[\[[^\]]*\]\]\s*)?([A-Z]\w*)[^;{()=<>]*\{"
                   r"|\b(?:using|concept)\s+([A-Z]\w*)\s*=")
-# Declared, a parameter of a template, or of a namespace: that of a library, or one that a reader sees.
+# These names need no include: those that are declared, parameters of templates, and those written with a namespace,
+# because a library may define them.
 KNOWN = re.compile(r"\b(?:struct|class|union|enum(?:\s+class|\s+struct)?)\s+([A-Z]\w*)\s*(?::\s*[\w:]+\s*)?;"
                    r"|\b(?:typename|class)(?:\s*\.\.\.)?\s+([A-Z]\w*)|::([A-Z]\w*)")
 INCLUDED = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
@@ -46,7 +47,7 @@ class Source:
 
 
 def offences(texts):
-    """The offences in {path: text of a source or header of the project}."""
+    """Returns a line for each missing include; `texts` has the text of each source and header by its path."""
     sources = {path: Source(text) for path, text in texts.items()}
     homes = {}
     for path, source in sources.items():

@@ -237,7 +237,7 @@ Result<std::size_t> Channel::write(std::string_view plain) {
 
 void Channel::close() {
   ERR_clear_error();
-  // A second call of OpenSSL would read, and lose, what the peer has sent.
+  // Called a second time, SSL_shutdown() reads the bytes that the peer has sent, and drops them.
   const bool said = (SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0;
   if (open_ && !said) SSL_shutdown(ssl_.get());
   ERR_clear_error();

@@ -156,7 +156,7 @@ class Case(unittest.TestCase):
             return file.read().strip()
 
     def make(self, *jobs):
-        """Makes jobs, as an admin of all."""
+        """Makes each of these jobs, with the token of an admin of all jobs."""
         for job in jobs:
             self.assertEqual("ok", self.wire(self.text_of("maker", role="admin"), job)[1].code)
 

@@ -13,7 +13,7 @@
 namespace c10dd::core {
 namespace {
 
-/// The failure of a client that only reads.
+/// Returns the failure of a viewer that names a run which does not exist.
 Failure not_made(const std::string& job, const std::string& run) {
   const std::string what = "job \"" + printable(job, limits::kNameShown) + "\"";
   return failure(
@@ -63,13 +63,14 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
                                            bool may_make, Effects& effects) {
   if (const auto live = volatile_runs_.find(job, run)) return *live;
   if (!directory_) return closed();
-  if (is_plain_name(run) && !directory_->find(job, run)) {
+  const bool is_new = !directory_->find(job, run);
+  if (is_new && is_plain_name(run)) {
     return failure(Code::not_found,
                    "run \"{}\" of job \"{}\" does not exist or has ended, and only the daemon can "
                    "create a run with such a name; choose another name",
                    printable(run, limits::kNameShown), printable(job, limits::kNameShown));
   }
-  if (!may_make && !directory_->find(job, run)) return not_made(job, run);
+  if (is_new && !may_make) return not_made(job, run);
   return directory_->open(job, run, effects);
 }
 
