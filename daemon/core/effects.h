@@ -23,8 +23,9 @@ struct Caller {
   Access access = Access::admin;  ///< the highest of the operations that he may send
   Duration valid_for{0};          ///< until his credential expires; 0: he needs none
 
+  bool observes() const { return access == Access::observe; }
   /// Who only reads makes no jobs.
-  bool may_make_jobs() const { return access != Access::observe; }
+  bool may_make_jobs() const { return !observes(); }
 };
 
 /// The sender of a request. The shell has already checked that the sender has access.
@@ -32,6 +33,9 @@ struct Origin {
   SessionId session;
   std::uint64_t connection = 0;  ///< connection id; one heartbeat counts for all sessions on it
   bool fleeting = false;         ///< Hello::fleeting: a client of TCPStore, or a RunClaim
+  /// Caller::principal of the session's hello; null without authentication.
+  std::shared_ptr<const std::string> principal = nullptr;
+  bool observes = false;  ///< the sender of the session's hello may only read in this job
 };
 
 /// The identity of one request inside its session.

@@ -70,6 +70,10 @@ void Attachments::attach(const JobRef& slot, const HelloRequest& request) {
   from.session = hello.session;
   from.connection = request.connection;
   from.fleeting = hello.fleeting;
+  if (!request.caller.principal.empty()) {
+    from.principal = std::make_shared<const std::string>(request.caller.principal);
+  }
+  from.observes = request.caller.observes();
   const AttachmentRef attachment =
       std::make_shared<Attachment>(Attachment{from, request.channel, request.sink});
   Effects effects =
