@@ -18,9 +18,4 @@ std::string host_name();
 /// loopback address, and returns 127.0.0.1 if the local address is unknown.
 std::string address_towards(const client::Url& url, bool alone);
 
-/// Returns a TCP port that is free at this moment, and that the kernel gives to no connection: one
-/// outside ip_local_port_range, if there is one. So it is still free when rank 0 listens on it.
-/// Throws std::system_error.
-std::string free_port();
-
 }  // namespace c10dd::run

@@ -301,7 +301,8 @@ void Agent::refuse_disagreement() {
 /// if the exchange failed or the generation ended first.
 bool Agent::prepare() {
   LaunchFacts own;
-  if (generation_.rank == 0) own.port = free_port();
+  promised_.reset();
+  if (generation_.rank == 0) own.port = std::to_string(promised_.emplace().number());
   if (generation_.rank == 0) own.nonce = random_name();
   if (base_) own.base = *base_;
   own.store = options_.store_in_rank0 ? "rank0" : "proxy";

@@ -18,6 +18,7 @@
 #include "client/launcher/background.h"
 #include "client/launcher/failure_report.h"
 #include "client/launcher/options.h"
+#include "client/launcher/promised_port.h"
 #include "client/launcher/standalone.h"
 #include "client/launcher/workers.h"
 #include "client/membership.h"
@@ -132,6 +133,7 @@ class Agent {
   std::optional<FailureReport> report_;  ///< newest failure report of any node
   /// Number of workers of this node that were stopped because one of them had failed.
   std::size_t others_stopped_ = 0;
+  std::optional<PromisedPort> promised_;  ///< of rank 0, if it is on this node
   Plan plan_;
   bool threads_told_ = false;
   std::unique_ptr<Workers> workers_;

@@ -231,6 +231,14 @@ class Torchrun(WithDaemon):
             self.until(node, "up of 3", after=killed)
         self.assertNotIn("Traceback", text_of(a.log))
 
+    def test_the_store_of_rank_0_comes_up_in_each_round(self):
+        a, b = [self.node("--rdzv-conf=store=rank0", nodes="1:2") for _ in range(2)]
+        for node in (a, b):
+            self.until(node, "up of 2")
+        killed = time.time()
+        self.kill(b)
+        self.until(a, "up of 1", after=killed)
+
     def test_an_agent_that_is_silent_for_less_than_its_ttl_is_not_lost(self):
         nodes = [self.node(nodes="2:2") for _ in range(2)]
         for node in nodes:

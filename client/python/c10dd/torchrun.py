@@ -98,6 +98,7 @@ class C10ddRendezvousHandler(RendezvousHandler):
         self._membership: Optional[Membership] = None
         self._generation: Optional[Generation] = None
         self._proxy: Optional[Proxy] = None
+        self._promised: Optional[socket.socket] = None  # holds the port of rank 0's store
         self._closed = False
 
     def get_backend(self) -> str:
@@ -163,11 +164,22 @@ class C10ddRendezvousHandler(RendezvousHandler):
         store = tcp_store(self._proxy, generation.world_size,
                           datetime.timedelta(seconds=self._options.join))
         if self._options.store == "rank0":
-            info = RendezvousStoreInfo.build(generation.rank, store, self._parameters.local_addr)
+            info = RendezvousStoreInfo(*self._place_of_rank0(generation.rank, store))
         else:
             info = RendezvousStoreInfo("127.0.0.1", self._proxy.port)
         return RendezvousInfo(dist.PrefixStore("torchrun", store), generation.rank,
                               generation.world_size, info)
+
+    def _place_of_rank0(self, rank: int, store: Any) -> tuple[str, int]:
+        """Returns the address and port at which rank 0 opens PyTorch's own store. Its node promises them."""
+        if rank == 0:
+            if self._promised is not None:
+                self._promised.close()
+            self._promised = _hold_port()
+            address = self._parameters.local_addr or socket.getfqdn()
+            store.set("place of rank 0", f"{address} {self._promised.getsockname()[1]}")
+        address, port = store.get("place of rank 0").decode().rsplit(" ", 1)
+        return address, int(port)
 
     def num_nodes_waiting(self) -> int:
         """Returns a positive number if the agent must restart its workers in a new round.
@@ -204,7 +216,21 @@ class C10ddRendezvousHandler(RendezvousHandler):
                 if owner is not None:
                     owner.close()
             self._membership = self._proxy = self._client = None
+            if self._promised is not None:
+                self._promised.close()
         return True
+
+
+def _hold_port() -> socket.socket:
+    """Returns a socket that keeps its port from the connections of other processes. A server with
+    SO_REUSEADDR, as PyTorch's, listens on the port meanwhile."""
+    both = socket.has_dualstack_ipv6()
+    holder = socket.socket(socket.AF_INET6 if both else socket.AF_INET)
+    if both:
+        holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("", 0))
+    return holder
 
 
 def _first_line(failure: Optional[BaseException]) -> str:

@@ -15,11 +15,13 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "client/internal/local_address.h"
 #include "client/launcher/address.h"
 #include "client/launcher/background.h"
 #include "client/launcher/orphan_killer.h"
+#include "client/launcher/promised_port.h"
 #include "protocol/address.h"
 #include "tests/unit/comes_true.h"
 #include "tests/unit/temporary_directory.h"
@@ -179,16 +181,31 @@ TEST(LauncherAddress, ANodeAloneMayNameLoopback) {
   EXPECT_EQ(address_towards(url_of({"no.such.host.invalid"}), true), "127.0.0.1");
 }
 
-TEST(LauncherAddress, FreePortsAreOutsideThoseOfConnections) {
+// ---- ports -------------------------------------------------------------------------------------
+
+using Ports = std::vector<std::uint16_t>;
+
+TEST(PromisedPort, IsOneThatTheKernelGivesToNoConnection) {
   std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
   int low = 0;
   int high = 0;
   ASSERT_TRUE(file >> low >> high);
   for (int i = 0; i < 33; ++i) {
-    const int port = std::stoi(free_port());
-    EXPECT_TRUE(port < low || port > high) << port;
-    EXPECT_GE(port, 10'000);
+    const PromisedPort one;
+    EXPECT_TRUE(one.number() < low || one.number() > high || one.is_held()) << one.number();
   }
+}
+
+TEST(PromisedPort, LeavesOutTheRangeOfConnectionsAndWhatIsReserved) {
+  const Ports usual = ports_to_promise("32768\t60999\n", "\n");
+  EXPECT_EQ(usual.front(), 10'000);
+  EXPECT_EQ(usual.back(), 9'999) << "those below 10000 come last";
+  EXPECT_EQ(usual.size(), 32'768u - 1'024 + 65'535 - 60'999);
+  EXPECT_EQ(ports_to_promise("", ""), usual) << "what Linux has without a setting";
+  EXPECT_EQ(ports_to_promise("1024\t65535\n", ""), Ports());
+  EXPECT_EQ(ports_to_promise("1026\t65533\n", ""), (Ports{65'534, 65'535, 1'024, 1'025}));
+  EXPECT_EQ(ports_to_promise("1026\t65530\n", "1025,65531-65533,65535\n"), (Ports{65'534, 1'024}));
+  EXPECT_EQ(ports_to_promise("1026\t65534\n", "1-1024"), (Ports{65'535, 1'025}));
 }
 
 }  // namespace
