@@ -15,10 +15,10 @@
 #include <optional>
 #include <string>
 
+#include "client/launcher/address.h"
 #include "client/launcher/background.h"
 #include "client/launcher/failure_report.h"
 #include "client/launcher/options.h"
-#include "client/launcher/promised_port.h"
 #include "client/launcher/standalone.h"
 #include "client/launcher/workers.h"
 #include "client/membership.h"

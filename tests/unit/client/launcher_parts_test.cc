@@ -21,7 +21,6 @@
 #include "client/launcher/address.h"
 #include "client/launcher/background.h"
 #include "client/launcher/orphan_killer.h"
-#include "client/launcher/promised_port.h"
 #include "protocol/address.h"
 #include "tests/unit/comes_true.h"
 #include "tests/unit/temporary_directory.h"
