@@ -397,8 +397,9 @@ c10dd_code c10dd_lease_endpoint(c10dd_client* client, c10dd_view name,
 
 // A port on 127.0.0.1 to which PyTorch's TCPStore clients of this machine connect. Each gets a
 // session of its own in one run of the client's job, and waits while the daemon is away. The proxy
-// goes on after the c10dd_client was closed. When it must close a connection, it writes the reason
-// to stderr, unless the environment has C10DD_LOG=off.
+// goes on after the c10dd_client was closed. It serves the user of this process and refuses all
+// others. When it must close or refuse a connection, it writes the reason to stderr, unless the
+// environment has C10DD_LOG=off.
 typedef struct c10dd_proxy c10dd_proxy;
 typedef struct c10dd_proxy_options {
   size_t size;
@@ -411,8 +412,8 @@ typedef struct c10dd_proxy_options {
 typedef struct c10dd_proxy_counts {
   uint64_t clients;     // connected now
   uint64_t accepted;    // since the start
-  uint64_t refused;     // because too many were connected
-  uint64_t closed;      // by the proxy, because they could not go on
+  uint64_t refused;     // of other users, or because too many were connected
+  uint64_t closed;      // by the proxy: could not go on, or silent while others waited
   uint64_t waits;       // blocked now
   uint64_t unanswered;  // requests without a reply now, with the waits
   uint64_t reissued;    // requests that were sent again after a connection was lost

@@ -34,9 +34,10 @@ bool would_block(const boost::system::error_code& failed) {
 
 }  // namespace
 
-ProxiedConnection::ProxiedConnection(ProxyLoop& shared, Socket local, client::CoreOptions options,
-                                     tcpstore::LegacyClients legacy)
+ProxiedConnection::ProxiedConnection(ProxyLoop& shared, std::uint64_t number, Socket local,
+                                     client::CoreOptions options, tcpstore::LegacyClients legacy)
     : shared_(shared),
+      number_(number),
       client_(std::move(options), legacy),
       local_(std::move(local)),
       remote_(shared.loop),
@@ -63,7 +64,7 @@ void ProxiedConnection::turn() {
     const TimePoint now = boot_time();
     if (client::Core* core = client_.core()) core->tick(now);
     client_.settle(now);
-    if (local_open_ && !in_.empty()) in_.erase(0, client_.take(in_, now));
+    if (local_open_ && !in_.empty()) take_messages(now);
     if (local_open_) write_local();
     if (local_open_ && client_.over() != nullptr && out_.empty() && !client_.has_output()) {
       close_local(client_.over());
@@ -116,6 +117,12 @@ void ProxiedConnection::read_local() {
     self->in_.append(self->shared_.buffer.data(), bytes);
     self->turn();
   });
+}
+
+void ProxiedConnection::take_messages(TimePoint now) {
+  const std::size_t taken = client_.take(in_, now);
+  in_.erase(0, taken);
+  if (taken > 0 && !std::exchange(heard_, true)) shared_.heard(*this);
 }
 
 void ProxiedConnection::write_local() {
@@ -199,6 +206,7 @@ void ProxiedConnection::try_next_address() {
   remote_in_child_ = {};
   remote_.close(failed);
   remote_.open(target.family() == AF_INET6 ? Tcp::v6() : Tcp::v4(), failed);
+  if (is_shortage(failed)) shared_.no_descriptors(failed);
   if (failed) return dialled(failed);
   remote_in_child_ = client::ForkClosed(remote_.native_handle());
   client::set_client_options(remote_.native_handle());

@@ -7,6 +7,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,6 +21,12 @@
 
 namespace c10dd::proxy {
 
+/// Returns whether the failure means that this process or the system has no more descriptors.
+inline bool is_shortage(const boost::system::error_code& failed) {
+  return failed == boost::system::errc::too_many_files_open ||
+         failed == boost::system::errc::too_many_files_open_in_system;
+}
+
 /// What the connections of a proxy share.
 struct ProxyLoop {
   boost::asio::io_context& loop;
@@ -30,13 +37,19 @@ struct ProxyLoop {
   std::function<void(const class ProxiedConnection&, const Failure*)> ended;
   /// Called when a session was opened or lost.
   std::function<void()> changed;
+  /// Called when the local client has sent its first message.
+  std::function<void(const class ProxiedConnection&)> heard;
+  /// Called when a connection to the daemon could not be opened for lack of descriptors.
+  std::function<void(const boost::system::error_code&)> no_descriptors;
 };
 
 class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection> {
  public:
-  ProxiedConnection(ProxyLoop& shared, boost::asio::ip::tcp::socket local,
+  /// `number`: of the client, for the owner.
+  ProxiedConnection(ProxyLoop& shared, std::uint64_t number, boost::asio::ip::tcp::socket local,
                     client::CoreOptions options, tcpstore::LegacyClients legacy);
 
+  std::uint64_t number() const { return number_; }
   void start();
   /// Closes the local connection and says goodbye to the daemon.
   void leave();
@@ -56,6 +69,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
 
   void turn();
   void read_local();
+  void take_messages(TimePoint now);
   void write_local();
   void close_local(const Failure* why);
   void settle_later();
@@ -75,6 +89,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   void finish();
 
   ProxyLoop& shared_;
+  const std::uint64_t number_;
   client::ProxiedClient client_;
   Socket local_;
   Socket remote_;
@@ -97,6 +112,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   bool remote_reads_ = false;
   bool remote_writes_ = false;
   bool local_open_ = true;
+  bool heard_ = false;
   bool in_turn_ = false;
   bool again_ = false;
   bool over_ = false;

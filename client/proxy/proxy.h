@@ -2,7 +2,8 @@
 // The node proxy: a port on 127.0.0.1 to which the clients of PyTorch's TCPStore on this machine
 // connect, in place of a store that dies. All of them are in one run of a job, and each has a
 // session of its own with the daemon, over a connection of its own. When the daemon is away, they
-// wait.
+// wait. TCPStore has no credentials, and those of the proxy give its clients their rights: so it
+// serves the user that its process has, and no other.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ struct ProxySettings {
   std::string run;
   std::string host;  ///< name of this machine, for the daemon's texts
   tcpstore::LegacyClients legacy = tcpstore::LegacyClients::detect;
-  /// Gets one line for people about a client that was closed and why, or an absence of the daemon.
+  /// Gets one line for people about a client that was closed or refused and why, or an absence of
+  /// the daemon.
   /// Called on the thread of the proxy; may be empty.
   std::function<void(const std::string& line)> say = {};
   Credentials credentials = {};  ///< ClientOptions::credentials
@@ -34,8 +36,8 @@ struct ProxySettings {
 struct ProxyCounts {
   std::uint64_t clients = 0;     ///< connected now
   std::uint64_t accepted = 0;    ///< since the start
-  std::uint64_t refused = 0;     ///< because there were limits::kProxyClients
-  std::uint64_t closed = 0;      ///< by the proxy, because they could not go on
+  std::uint64_t refused = 0;     ///< of other users, or because limits::kProxyClients were there
+  std::uint64_t closed = 0;      ///< by the proxy: could not go on, or silent while others waited
   std::uint64_t waits = 0;       ///< blocked now
   std::uint64_t unanswered = 0;  ///< requests without a reply now, with the waits
   std::uint64_t reissued = 0;    ///< requests that were sent again, after a connection was lost
@@ -44,7 +46,7 @@ struct ProxyCounts {
 class Proxy {
  public:
   /// Listens on a free port and starts the thread. Throws Error with Code::unavailable if the
-  /// system gives no port or no thread.
+  /// system gives no port or no thread, or does not tell the users of connections.
   explicit Proxy(ProxySettings settings);
   /// Closes all connections, says goodbye for each, for at most a second, and ends the thread. In a
   /// forked child does nothing.

@@ -264,7 +264,8 @@ class Proxy(Owner):
     """A port on 127.0.0.1 to which PyTorch's TCPStore clients of this machine connect.
 
     Each gets a session of its own in one run of the job, and waits while the daemon is away. The
-    proxy does not need its client after it was opened.
+    proxy serves the user of this process and refuses all others. It does not need its client after
+    it was opened.
     """
 
     _close_function = library.c10dd_proxy_close

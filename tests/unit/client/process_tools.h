@@ -52,6 +52,25 @@ class FewDescriptors {
   std::vector<client::Descriptor> fillers_;
 };
 
+/// Lets this process have so many descriptors open, until the object is destroyed. False if the
+/// system does not allow as many.
+class ManyDescriptors {
+ public:
+  explicit ManyDescriptors(rlim_t most) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit many = before_;
+    many.rlim_cur = std::max(before_.rlim_cur, most);
+    set_ = ::setrlimit(RLIMIT_NOFILE, &many) == 0;
+  }
+  ~ManyDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  ManyDescriptors(const ManyDescriptors&) = delete;
+  explicit operator bool() const { return set_; }
+
+ private:
+  rlimit before_{};
+  bool set_ = false;
+};
+
 /// A pipe. The test reads its end with a limit of 60 s, so that a text that does not come fails.
 class Pipe {
  public:

@@ -42,6 +42,32 @@ TEST_F(ProxyEndTest, SaysGoodbyeForAllAndClosesTheirConnections) {
   EXPECT_EQ(client::dial(address, -1, kPatience).error().code, Code::not_found);
 }
 
+TEST_F(ProxyEndTest, ClosesThoseThatWaitForAPlace) {
+  const test::ManyDescriptors enough(3 * limits::kProxyClients);
+  if (!enough) GTEST_SKIP() << "so many open files are not allowed";
+  const std::ptrdiff_t before = test::open_descriptors();
+  auto proxy = std::make_unique<Proxy>(settings());
+  const std::string address = address_of(*proxy);
+  std::vector<client::Descriptor> silent;
+  for (std::size_t i = 0; i < limits::kProxyClients; ++i) {
+    silent.push_back(std::move(*client::dial(address, -1, kPatience)));
+  }
+  EXPECT_TRUE(comes_true([&] { return proxy->counts().clients == limits::kProxyClients; }));
+  for (int i = 0; i < 2; ++i) silent.push_back(std::move(*client::dial(address, -1, kPatience)));
+  EXPECT_EQ(proxy->counts().refused, 0u);
+  EXPECT_EQ(proxy->counts().accepted, limits::kProxyClients);
+  proxy.reset();
+  for (const client::Descriptor& one : silent) {
+    pollfd end{one.get(), POLLIN, 0};
+    char byte = 0;
+    EXPECT_EQ(::poll(&end, 1, 60'000), 1);
+    EXPECT_LE(::recv(one.get(), &byte, 1, 0), 0);
+  }
+  silent.clear();
+  EXPECT_LE(test::open_descriptors(), before);
+  EXPECT_EQ(said(), "");
+}
+
 TEST_F(ProxyEndTest, WithoutClientsItEndsAtOnceAndKeepsNothing) {
   const std::ptrdiff_t before = test::open_descriptors();
   for (int round = 0; round < 2; ++round) {

@@ -198,5 +198,31 @@ TEST_F(ProxyTest, ARequestThatFillsTheSocketArrivesWhole) {
   EXPECT_EQ(got, 2u);
 }
 
+TEST_F(ProxyTest, AnotherUserIsRefusedAndPeopleAreToldOnce) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const Proxy proxy(settings());
+  StoreClient own(proxy.port());
+  EXPECT_EQ(own.add("n"), 1);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(test::holds_in_child([&] {
+      if (setresuid(65'533, 65'533, 65'533) != 0) return false;
+      const auto stranger =
+          client::dial("127.0.0.1:" + std::to_string(proxy.port()), -1, std::chrono::seconds(60));
+      pollfd end{stranger->get(), POLLIN, 0};
+      char byte = 0;
+      return ::poll(&end, 1, 60'000) == 1 && ::recv(stranger->get(), &byte, 1, 0) == 0;
+    }));
+  }
+  const ProxyCounts counts = proxy.counts();
+  EXPECT_EQ(counts.refused, 2u);
+  EXPECT_EQ(counts.accepted, 1u);
+  EXPECT_EQ(
+      said(),
+      "proxy: 1 client was refused, the last one of uid 65533: the proxy serves only uid 0, "
+      "which has started it; run the client as that user, or start it with a proxy of its own "
+      "(c10drun, c10dd://)\n");
+  EXPECT_EQ(own.add("n"), 2);
+}
+
 }  // namespace
 }  // namespace c10dd::proxy
