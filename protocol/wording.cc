@@ -48,6 +48,13 @@ std::string word_or_quoted(std::string_view name) {
   return plain ? std::string(name) : quoted_text(name);
 }
 
+std::string close_to_others(std::string_view path) {
+  return format(
+      "run chmod o-rwx {}; if it is of a Kubernetes Secret, give the volume defaultMode: 0440, and "
+      "the Pod's securityContext fsGroup",
+      path);
+}
+
 std::string process_text(std::string_view host, std::uint64_t pid) {
   std::string text = printable_name(host);
   return pid == 0 ? text : text + format(" (pid {})", pid);

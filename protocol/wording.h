@@ -44,6 +44,9 @@ std::string fold(std::span<const Rank> ranks, std::size_t most = limits::kMissin
 /// `hosts` is set.
 std::string name_of_ranks(std::span<const RankFacts* const> ranks, bool hosts = true);
 
+/// Says what to do about the file of a key that every user may read: "run chmod ...".
+std::string close_to_others(std::string_view path);
+
 /// Returns for example "rank 3 on host-b (pid 12) is disconnected, last heard 2.1 s ago".
 std::string sentence(const MissingRank& missing);
 

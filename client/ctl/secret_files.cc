@@ -15,6 +15,7 @@
 #include "client/internal/socket.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"
+#include "protocol/wording.h"
 
 namespace c10dd::ctl {
 namespace {
@@ -174,8 +175,8 @@ Result<std::string> read_file(const std::string& path) {
 Result<void> check_private(const std::string& path) {
   struct stat is {};
   if (::stat(path.c_str(), &is) != 0 || (is.st_mode & kForAll) == 0) return {};
-  return failure(Code::invalid_argument,
-                 "{} may be read by every user of this machine; run chmod o-rwx {}", path, path);
+  return failure(Code::invalid_argument, "{} may be read by every user of this machine; {}", path,
+                 close_to_others(path));
 }
 
 Result<void> check_own(const std::string& folder) {

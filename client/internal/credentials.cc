@@ -11,6 +11,7 @@
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
+#include "protocol/wording.h"
 
 namespace c10dd::client {
 namespace {
@@ -50,8 +51,8 @@ Result<void> check_mode(const Source& key) {
   if (key.path.empty() || ::stat(key.path.c_str(), &is) != 0) return {};
   if ((is.st_mode & (S_IROTH | S_IWOTH)) == 0) return {};
   const std::string path = printable(key.path, limits::kNameShown);
-  return failure(Code::invalid_argument, "{}: every user may read the key {}; run chmod o-rwx {}",
-                 key.variable, path, path);
+  return failure(Code::invalid_argument, "{}: every user may read the key {}; {}", key.variable,
+                 path, close_to_others(path));
 }
 
 std::string trimmed(const std::string& text) {

@@ -2,11 +2,14 @@
 #include "daemon/config/access_files.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "daemon/config/file_text.h"
 #include "protocol/format.h"
+#include "protocol/wording.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -18,6 +21,11 @@ Result<FileText> read_file(const std::string& path) {
                    path);
   }
   Result<std::string> text = file_text(path, path);
+  if (!text && ::access(path.c_str(), R_OK) != 0 && errno == EACCES) {
+    return failure(Code::invalid_argument,
+                   "{}; let user {} read it, in Kubernetes by fsGroup in the Pod's securityContext",
+                   text.error().detail, ::getuid());
+  }
   if (!text) return text.error();
   return FileText{path, std::move(*text)};
 }
@@ -27,8 +35,8 @@ Result<void> check_mode(const std::string& path) {
   struct stat is {};
   const bool open = ::stat(path.c_str(), &is) == 0 && (is.st_mode & (S_IROTH | S_IWOTH)) != 0;
   if (!open) return {};
-  return failure(Code::invalid_argument, "{}: every user may read this key; run chmod o-rwx {}",
-                 path, path);
+  return failure(Code::invalid_argument, "{}: every user may read this key; {}", path,
+                 close_to_others(path));
 }
 
 }  // namespace

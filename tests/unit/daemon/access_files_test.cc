@@ -71,7 +71,9 @@ TEST_F(AccessFilesTest, AKeyThatEveryUserMayReadIsRefused) {
   AccessFiles files(directory_.path(), "");
   ::chmod(path("tls.key").c_str(), 0644);
   EXPECT_EQ(why_refused(files),
-            "tls.key: every user may read this key; run chmod o-rwx " + path("tls.key"));
+            "tls.key: every user may read this key; run chmod o-rwx " + path("tls.key") +
+                "; if it is of a Kubernetes Secret, give the volume defaultMode: 0440, and the "
+                "Pod's securityContext fsGroup");
   ::chmod(path("tls.key").c_str(), 0640);
   EXPECT_TRUE(files.read()) << "a group may, as in a pod";
 }
