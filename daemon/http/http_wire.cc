@@ -215,6 +215,11 @@ std::string encode(const HttpReply& reply, bool keep_alive, bool head) {
   if (reply.retry_after > 0) {
     message.set(http::field::retry_after, std::to_string(reply.retry_after));
   }
+  if (message.result() == http::status::unauthorized) {  // RFC 6750, 3
+    message.set(http::field::www_authenticate,
+                reply.bad_token ? R"(Bearer realm="c10dd", error="invalid_token")"
+                                : R"(Bearer realm="c10dd")");
+  }
   message.set(http::field::cache_control, "no-store");
   message.set("X-Content-Type-Options", "nosniff");
   message.set(http::field::connection, keep_alive ? "keep-alive" : "close");

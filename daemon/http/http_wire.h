@@ -42,6 +42,7 @@ struct HttpReply {
   std::string allow = {};  ///< the Allow field of a 405: the methods of the route
   Code code = Code::ok;    ///< the code of an error reply
   int retry_after = 0;     ///< of a temporary failure: seconds; otherwise 0
+  bool bad_token = false;  ///< of a 401: the token of the request is not good
 };
 
 /// Reads one request.

@@ -90,15 +90,19 @@ Result<std::vector<std::string>> names_of(const HttpRequest& request, const Rout
 }
 
 /// Returns why the client may not use a route; nothing if he may. `names`: the values of {...}.
-std::optional<HttpReply> stranger(const RequestSource& source, const Route& route,
-                                  const std::vector<std::string>& names) {
+std::optional<HttpReply> stranger(const HttpRequest& request, const RequestSource& source,
+                                  const Route& route, const std::vector<std::string>& names) {
   if (!source.roles) {
     if (route.who == Route::Who::anybody || source.local) return std::nullopt;
     return http_error(403, Code::permission_denied,
                       format("only clients on the daemon's machine may {}", route.act));
   }
   if (route.role == core::Role::none) return std::nullopt;
-  if (!*source.roles) return http_error(source.roles->error());
+  if (!*source.roles) {
+    HttpReply refused = http_error(source.roles->error());
+    refused.bad_token = !request.token.empty();
+    return refused;
+  }
   const core::JobRoles& roles = **source.roles;
   const bool of_job = !names.empty();
   const core::Role is = of_job         ? roles.in(names.front())
@@ -165,7 +169,7 @@ asio::awaitable<std::optional<HttpReply>> reply_to(Operations& operations,
   if (auto refusal = refusal_of(request, source, route)) co_return std::move(refusal);
   Result<std::vector<std::string>> names = names_of(request, *route);
   if (!names) co_return http_error(names.error());
-  if (auto refusal = stranger(source, *route, *names)) co_return std::move(refusal);
+  if (auto refusal = stranger(request, source, *route, *names)) co_return std::move(refusal);
   if (route->check != nullptr) {
     if (const Result<void> good = route->check(request); !good) co_return http_error(good.error());
   }

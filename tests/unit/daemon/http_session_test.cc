@@ -172,14 +172,16 @@ TEST_F(HttpSessionTest, AsksWhoAClientIsIfTheDaemonDoes) {
   daemon_.context.roles_of = [&](std::string_view token,
                                  const Stream&) -> std::optional<Result<core::JobRoles>> {
     tokens.emplace_back(token);
-    if (token.empty()) return failure(Code::unauthenticated, "who are you?");
+    if (token.empty() || token == "bad") return failure(Code::unauthenticated, "who are you?");
     core::JobRoles roles;
     roles.add(*core::JobPattern::of("llm-*"), core::Role::viewer);
     return roles;
   };
   connect();
   EXPECT_EQ(status(answer_to(request("GET /livez"))), 200);
-  EXPECT_EQ(status(answer_to(request("GET /v1/jobs/llm-1"))), 401);
+  const std::string stranger = answer_to(request("GET /v1/jobs/llm-1"));
+  EXPECT_EQ(status(stranger), 401);
+  EXPECT_NE(stranger.find("WWW-Authenticate: Bearer realm=\"c10dd\"\r\n"), std::string::npos);
   const auto with = [&](const std::string& field) {
     return status(answer_to(request("GET /v1/jobs/vision", "Authorization: " + field + "\r\n")));
   };
@@ -188,12 +190,16 @@ TEST_F(HttpSessionTest, AsksWhoAClientIsIfTheDaemonDoes) {
   EXPECT_EQ(with("Basic YWxhZGRpbg=="), 401) << "no token";
   EXPECT_EQ(with("Bearer"), 401);
   EXPECT_EQ(tokens, (std::vector<std::string>{"", "", "abc.def.ghi", "abc", "", ""}));
+  const std::string bad = answer_to(request("GET /v1/jobs/llm-1", "Authorization: Bearer bad\r\n"));
+  EXPECT_EQ(status(bad), 401);
+  EXPECT_NE(bad.find("WWW-Authenticate: Bearer realm=\"c10dd\", error=\"invalid_token\"\r\n"),
+            std::string::npos);
   operations_.asked.clear();
   const std::string secret =
       std::string(kHttpSecret) + ": secret\r\n" + std::string(kHttpForwardedBy) + ": a:1\r\n";
   EXPECT_EQ(status(answer_to(request("DELETE /v1/jobs/vision", secret))), 200)
       << "the daemon that passes it on has asked";
-  EXPECT_EQ(tokens.size(), 6U);
+  EXPECT_EQ(tokens.size(), 7U);
 }
 
 TEST_F(HttpSessionTest, RequestThatIsNoneIsToldAndEndsTheConnection) {

@@ -139,6 +139,7 @@ TEST_F(ReceptionTest, PlainBytesGetASentenceIfOnlyTlsIsServed) {
   const std::string page = answer_to(kGet);
   EXPECT_TRUE(page.starts_with("HTTP/1.1 401 ")) << page;
   EXPECT_NE(page.find(sentence), std::string::npos) << page;
+  EXPECT_NE(page.find("\r\nWWW-Authenticate: Bearer realm=\"c10dd\"\r\n"), page.npos) << page;
   EXPECT_TRUE(served_.empty());
   connect()->say(std::string("\x00\x01", 2));
   daemon_.turn_a_while();
