@@ -35,6 +35,7 @@ constexpr std::chrono::seconds kRecheckEvery{1};
 constexpr std::chrono::days kRenewalDue{14};
 constexpr std::chrono::seconds kSlowFiles{10};
 constexpr std::size_t kAdmittedKept = 16'384;
+constexpr std::size_t kLeftOutLogged = 16;  // of the keys that cannot be used
 
 std::int64_t unix_seconds(tls::WallTime time) { return time.time_since_epoch().count(); }
 
@@ -87,8 +88,9 @@ class TlsAccess final : public Access {
   void look();
   void read_files(std::vector<std::string> known);
   void take(const std::string& state, Result<ReadAccess> next);
-  void tell_of_certificate();
+  void tell_of_files();
   std::string missing_hosts() const;
+  std::string left_out() const;
 
   const Options& options_;
   ReadAccess read_;
@@ -111,7 +113,7 @@ void TlsAccess::serve(SessionContext& context, Metrics& metrics,
   for (const std::string& address : addresses) {
     hosts_.emplace_back(split_address(address)->host);
   }
-  tell_of_certificate();
+  tell_of_files();
   context.serves_plain = serves_plain();
   context.rechecks = &rechecks_;
   context.decrypt = [this](std::shared_ptr<Stream> stream,
@@ -204,11 +206,17 @@ void TlsAccess::take(const std::string& state, Result<ReadAccess> next) {
   rechecks_.all();
   log_info("event=access_reloaded result=ok certificate_ends={}",
            unix_seconds(read_.rules->certificate().ends()));
-  tell_of_certificate();
+  tell_of_files();
 }
 
-/// Tells the metrics when the newest certificate ends, and the log what is wrong with it.
-void TlsAccess::tell_of_certificate() {
+/// Tells the metrics when the newest certificate ends, and the log what is wrong with it and with
+/// the keys of other issuers.
+void TlsAccess::tell_of_files() {
+  std::size_t left = kLeftOutLogged;
+  for (const std::string& one : read_.rules->left_out()) {
+    if (left-- == 0) break;
+    log_warn("event=key_left_out detail={}", Sentence{one});
+  }
   metrics_->certificate_ends(unix_seconds(read_.rules->certificate().ends()));
   const std::string missing = missing_hosts();
   if (!missing.empty()) log_warn("event=certificate_lacks_host detail={}", Sentence{missing});
@@ -229,6 +237,15 @@ std::string TlsAccess::missing_hosts() const {
       names, names);
 }
 
+/// Names a key that cannot be used, and counts the others; empty if there is none.
+std::string TlsAccess::left_out() const {
+  const std::vector<std::string>& all = read_.rules->left_out();
+  if (all.empty()) return {};
+  if (all.size() == 1) return all.front();
+  return format("{} (and {} more; event=key_left_out in the log names them)", all.front(),
+                all.size() - 1);
+}
+
 std::string TlsAccess::note() const {
   std::string text;
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
@@ -242,6 +259,7 @@ std::string TlsAccess::note() const {
         human(waited)));
   }
   if (const std::string missing = missing_hosts(); !missing.empty()) add(missing);
+  if (const std::string keys = left_out(); !keys.empty()) add(keys);
   const auto left = read_.rules->certificate().ends() - wall_now();
   if (left <= std::chrono::seconds(0)) {
     add("the certificate of this daemon has expired; renew it");

@@ -11,6 +11,8 @@
 namespace c10dd::daemon {
 namespace {
 
+constexpr std::size_t kAudiencesShown = 128;  // bytes of those that a token should be for
+
 /// Reads the CA certificates of a cluster.
 Result<std::vector<tls::Certificate>> cas_of(const FileText& file) {
   Result<std::vector<tls::Certificate>> all = tls::certificates_of(file.text, file.path);
@@ -71,8 +73,7 @@ Result<tls::Certificate> ca_above(const std::vector<tls::Certificate>& chain,
                  texts.ca.path, texts.chain.path);
 }
 
-Result<std::vector<tls::NamedKey>> keys_in(const std::vector<FileText>& files,
-                                           const std::string& path) {
+Result<tls::KeySet> keys_in(const std::vector<FileText>& files, const std::string& path) {
   const auto file = std::ranges::find(files, path, &FileText::path);
   if (file == files.end()) return failure(Code::invalid_argument, "{} was not read", path);
   return tls::keys_of(file->text, path);
@@ -103,9 +104,12 @@ Result<std::shared_ptr<const AccessRules>> AccessRules::of(const AccessTexts& te
   std::shared_ptr<AccessRules> made(new AccessRules(own, *server, *client, *own_client));
   for (const tls::Certificate& ca : *cas) made->cas_.emplace(ca.key().hash(), ca.key());
   for (const IssuerEntry& entry : texts.grants.issuers) {
-    Result<std::vector<tls::NamedKey>> keys = keys_in(texts.jwks, entry.jwks);
+    Result<tls::KeySet> keys = keys_in(texts.jwks, entry.jwks);
     if (!keys) return keys.error();
-    made->issuers_.push_back({entry, std::move(*keys)});
+    made->issuers_.push_back({entry, std::move(keys->keys)});
+    for (std::string& one : keys->left_out) {
+      if (std::ranges::count(made->left_out_, one) == 0) made->left_out_.push_back(std::move(one));
+    }
   }
   made->grants_ = texts.grants;
   return made;
@@ -115,10 +119,38 @@ Result<Principal> AccessRules::by_token(std::string_view text, tls::WallTime now
   const Result<tls::Token> token = tls::token_of(text);
   if (!token) return token.error();
   if (token->issuer == tls::kOwnIssuer) return own(*token, now);
-  const auto is_it = [&](const Issuer& one) { return one.entry.issuer == token->issuer; };
-  const auto issuer = std::ranges::find_if(issuers_, is_it);
-  if (issuer != issuers_.end()) return of_issuer(*issuer, *token, now);
-  return tls::bad_token("is of an issuer that this daemon does not know");
+  return of_issuers(*token, now);
+}
+
+/// Checks a token of another issuer. One issuer may have several entries, with audiences or keys of
+/// their own: the first one counts that the token is good for and that has a grant for it.
+Result<Principal> AccessRules::of_issuers(const tls::Token& token, tls::WallTime now) const {
+  std::optional<Principal> found;
+  std::optional<Failure> why;
+  std::string audiences;
+  for (const Issuer& issuer : issuers_) {
+    if (issuer.entry.issuer != token.issuer) continue;
+    if (std::ranges::count(token.audiences, issuer.entry.audience) == 0) {
+      const std::string one = "\"" + printable(issuer.entry.audience, limits::kNameBytes) + "\"";
+      if (audiences.find(one) == audiences.npos && audiences.size() < kAudiencesShown) {
+        audiences += (audiences.empty() ? "" : " or ") + one;
+      }
+      continue;
+    }
+    Result<Principal> one = of_issuer(issuer, token, now);
+    if (!one) {
+      why = one.error();
+      continue;
+    }
+    const bool has_grant = one->roles.anywhere() != core::Role::none;
+    if (has_grant || !found) found = std::move(*one);
+    if (has_grant) break;
+  }
+  if (found) return std::move(*found);
+  if (why) return *why;
+  if (audiences.empty()) return tls::bad_token("is of an issuer that this daemon does not know");
+  return failure(Code::unauthenticated,
+                 "the token is not for audience {}; ask its issuer for one that is", audiences);
 }
 
 /// Checks a token of c10ddctl.
@@ -139,14 +171,9 @@ Result<Principal> AccessRules::own(const tls::Token& token, tls::WallTime now) c
   return found;
 }
 
-/// Checks a token of another issuer.
+/// Checks a token of another issuer by one entry, whose audience it is for.
 Result<Principal> AccessRules::of_issuer(const Issuer& issuer, const tls::Token& token,
                                          tls::WallTime now) const {
-  if (std::ranges::count(token.audiences, issuer.entry.audience) == 0) {
-    return failure(Code::unauthenticated,
-                   "the token is not for audience \"{}\"; ask its issuer for one that is",
-                   printable(issuer.entry.audience, limits::kNameBytes));
-  }
   if (token.subject.empty()) return tls::bad_token("names nobody");
   Failure why = tls::bad_token("is not signed by a key that this daemon trusts");
   for (const tls::NamedKey& key : issuer.keys) {

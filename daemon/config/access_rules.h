@@ -55,6 +55,9 @@ class AccessRules {
   /// The certificate that this daemon shows.
   const tls::Certificate& certificate() const { return certificate_; }
 
+  /// Returns sentences that say which keys of JWKS files cannot be used.
+  const std::vector<std::string>& left_out() const { return left_out_; }
+
   /// Checks a token. Fails with unauthenticated; the text says what to do.
   Result<Principal> by_token(std::string_view text, tls::WallTime now) const;
   /// Returns the principal of a client's certificate, which was verified: the first of its URIs for
@@ -76,6 +79,7 @@ class AccessRules {
         to_own_daemon_(std::move(to_own_daemon)) {}
 
   Result<Principal> own(const tls::Token& token, tls::WallTime now) const;
+  Result<Principal> of_issuers(const tls::Token& token, tls::WallTime now) const;
   Result<Principal> of_issuer(const Issuer& issuer, const tls::Token& token,
                               tls::WallTime now) const;
 
@@ -85,6 +89,7 @@ class AccessRules {
   tls::Context to_own_daemon_;
   std::map<std::string, tls::Key> cas_;  // by their hash
   std::vector<Issuer> issuers_;
+  std::vector<std::string> left_out_;
   GrantsFile grants_;
 };
 

@@ -12,8 +12,8 @@
 
 namespace c10dd::daemon {
 
-/// A party that signs tokens, such as a Kubernetes cluster. The principal of a token is
-/// NAME:SUBJECT.
+/// A party that signs tokens, such as a Kubernetes cluster, and an audience of them. Several
+/// entries may have the same issuer. The principal of a token is NAME:SUBJECT.
 struct IssuerEntry {
   std::string name;
   std::string issuer;    ///< the token's "iss"

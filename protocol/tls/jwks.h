@@ -17,10 +17,16 @@ struct NamedKey {
   Key key;
 };
 
-/// Reads the keys of a set that sign by ES256 or RS256; leaves out those of other kinds, and those
-/// that do not sign. `what` names the text in the failure, invalid_argument: it is not a set, has
-/// more than kMostKeys keys or none that can be used, or one of them is damaged.
+struct KeySet {
+  std::vector<NamedKey> keys;         ///< at least one
+  std::vector<std::string> left_out;  ///< sentences: which keys cannot be used, and why
+};
+
+/// Reads the keys of a set that sign by ES256 or RS256. Leaves out those that are weak, damaged or
+/// of other kinds, and those that are not meant to sign; of the latter no sentence tells. `what`
+/// names the text in the sentences and in the failure, invalid_argument: it is not a set, has more
+/// than kMostKeys keys, or none that can be used.
 inline constexpr std::size_t kMostKeys = 64;
-Result<std::vector<NamedKey>> keys_of(std::string_view text, std::string_view what);
+Result<KeySet> keys_of(std::string_view text, std::string_view what);
 
 }  // namespace c10dd::tls

@@ -32,7 +32,7 @@ const tls::Key& other_key() {
 }
 const tls::Key& rsa_key() {
   static const tls::Key& key =
-      *new tls::Key(tls::keys_of(c10dd::fuzz::kRsaSet, "the sample")->front().key);
+      *new tls::Key(tls::keys_of(c10dd::fuzz::kRsaSet, "the sample")->keys.front().key);
   return key;
 }
 

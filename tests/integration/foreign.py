@@ -40,7 +40,7 @@ class Foreign:
         return os.path.join(self.folder, name)
 
     def key(self, name, kind="rsa"):
-        """The path of a new private key: rsa, ec or ed25519."""
+        """The path of a new private key: rsa, rsa1024, ec or ed25519."""
         return self.ask("key", path=self.path(name + ".key"), kind=kind)
 
     def token(self, key, claims, algorithm="RS256", kid=None):
@@ -84,7 +84,8 @@ class Maker:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
         self.jwt, self.x509, self.hashes, self.serialization = jwt, x509, hashes, serialization
-        self.kinds = {"rsa": lambda: rsa.generate_private_key(65537, 2048), "ec": lambda: ec.generate_private_key(ec.SECP256R1()),
+        self.kinds = {"rsa": lambda: rsa.generate_private_key(65537, 2048),
+                      "rsa1024": lambda: rsa.generate_private_key(65537, 1024), "ec": lambda: ec.generate_private_key(ec.SECP256R1()),
                       "ed25519": ed25519.Ed25519PrivateKey.generate}
 
     def private(self, path):

@@ -146,6 +146,46 @@ TEST_F(AccessTest, AnIssuersTokenGetsWhatTheGrantsGive) {
   EXPECT_EQ(why_refused(changed), untrusted);
 }
 
+TEST_F(AccessTest, OneIssuerHasSeveralAudiencesAndKeys) {
+  const auto issuer = [](const std::string& name, const std::string& audience,
+                         const std::string& keys = "keys.json") {
+    return "[[issuer]]\nname = \"" + name + "\"\nissuer = \"https://k8s\"\naudience = \"" +
+           audience + "\"\njwks = \"" + keys + "\"\n";
+  };
+  const std::string text = issuer("k8s", "c10dd") + issuer("old", "vault", "other.json") +
+                           issuer("ci", "vault") +
+                           "[[grant]]\nwho = \"ci:bot\"\nrole = \"viewer\"\njobs = [\"*\"]\n";
+  texts_.grants = *grants_in(text, "grants.toml");
+  const std::string weak = R"({"kty":"RSA","n":"wQ","e":"AQAB","kid":"weak"},)";
+  std::string other = kSiteSet;
+  other.replace(other.find("D3gqlmVzGC9IZbQQ-6CQIOjo2VKJVOXuIdtqvAZ-sOU"), 43,
+                "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4");
+  other.replace(other.find("IWwsURdyds5sZdyWa6yS6w0qUKuM0zpCtoAkMQNZMCw"), 43,
+                "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM");
+  std::string mixed = kSiteSet;
+  mixed.insert(mixed.find('[') + 1, weak);
+  texts_.jwks = {{"keys.json", mixed}, {"other.json", other}};
+  const auto rules = access();
+  const auto of = [&](const json::value& audiences, const std::string& subject = "bot") {
+    const json::object claims = {
+        {"iss", "https://k8s"}, {"aud", audiences}, {"sub", subject}, {"exp", 4e9}};
+    const auto found = rules->by_token(site_token(claims), kNow);
+    return found ? found->name : found.error().detail;
+  };
+  EXPECT_EQ(of("c10dd"), "k8s:bot");
+  EXPECT_EQ(of("vault"), "ci:bot") << "the keys of the entry before it have not signed it";
+  EXPECT_EQ(of(json::array{"c10dd", "vault"}), "ci:bot") << "which has a grant";
+  EXPECT_EQ(of(json::array{"vault", "c10dd"}, "eve"), "k8s:eve") << "none has: the first one";
+  EXPECT_EQ(of("etcd"),
+            "the token is not for audience \"c10dd\" or \"vault\"; ask its issuer for "
+            "one that is");
+  EXPECT_EQ(rules->left_out(),
+            std::vector<std::string>{
+                "key 1 (kid weak) of keys.json is left out: the RSA key has 8 bits, but needs 2048 "
+                "or more"})
+      << "once, although two entries have the file";
+}
+
 TEST_F(AccessTest, FilesThatDoNotFitTogetherAreRefused) {
   const AccessTexts good = texts_;
   texts_.key.text = ca_.key.private_pem();
