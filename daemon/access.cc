@@ -16,6 +16,7 @@
 #include "daemon/access_reader.h"
 #include "daemon/config/authenticator.h"
 #include "daemon/net/handshakes.h"
+#include "daemon/net/link_failures.h"
 #include "daemon/net/rechecks.h"
 #include "daemon/net/refusal_log.h"
 #include "daemon/net/tls_stream.h"
@@ -86,6 +87,8 @@ class TlsAccess final : public Access {
                               const Stream& stream);
   std::optional<Result<core::JobRoles>> roles(std::string_view token, const Stream& stream);
   void look();
+  asio::awaitable<Result<std::shared_ptr<Stream>>> encrypt(std::shared_ptr<Stream> stream,
+                                                           std::string host);
   void read_files(std::vector<std::string> known);
   void take(const std::string& state, Result<ReadAccess> next);
   void tell_of_files();
@@ -100,6 +103,7 @@ class TlsAccess final : public Access {
   Handshakes handshakes_;
   Rechecks rechecks_;
   AdmittedLog admitted_;
+  LinkFailures links_;
   Metrics* metrics_ = nullptr;
   std::vector<std::string> hosts_;  // by which other daemons reach this one
   AccessReader reader_;
@@ -132,8 +136,7 @@ void TlsAccess::serve(SessionContext& context, Metrics& metrics,
     return roles(token, stream);
   };
   context.encrypt = [this](std::shared_ptr<Stream> stream, std::string host) {
-    return c10dd::daemon::encrypt(std::move(stream), authenticator_.access()->to_daemons(),
-                                  std::move(host));
+    return encrypt(std::move(stream), std::move(host));
   };
   look();
 }
@@ -150,19 +153,34 @@ void TlsAccess::decrypt(std::shared_ptr<Stream> stream,
                     });
 }
 
+/// Encrypts a connection to another daemon, and remembers why that has failed.
+asio::awaitable<Result<std::shared_ptr<Stream>>> TlsAccess::encrypt(std::shared_ptr<Stream> stream,
+                                                                    std::string host) {
+  const std::string address = stream->peer();
+  auto made = co_await c10dd::daemon::encrypt(
+      std::move(stream), authenticator_.access()->to_daemons(), std::move(host));
+  if (made) {
+    links_.succeeded(address);
+  } else {
+    links_.failed(address, made.error().detail, std::chrono::steady_clock::now());
+  }
+  co_return made;
+}
+
 /// Says who sends a credential. Whoever is not encrypted is not asked, if he may come at all.
 Result<core::Caller> TlsAccess::caller(const std::string& credential, const std::string& job,
                                        const Stream& stream) {
   const TlsStream* const is = encrypted(stream);
   if (is == nullptr) return core::Caller{};
-  return authenticator_.caller(credential, job, is->channel().peer());
+  return authenticator_.caller(credential, job, is->channel().peer(), is->channel().peer_refused());
 }
 
 std::optional<Result<core::JobRoles>> TlsAccess::roles(std::string_view token,
                                                        const Stream& stream) {
   const TlsStream* const is = encrypted(stream);
   if (is == nullptr) return std::nullopt;
-  Result<Principal> found = authenticator_.principal(token, is->channel().peer());
+  Result<Principal> found =
+      authenticator_.principal(token, is->channel().peer(), is->channel().peer_refused());
   if (!found) return Result<core::JobRoles>(found.error());
   metrics_->authenticated(Code::ok);
   admitted_.note(found->name, "", stream.address().to_string());
@@ -260,6 +278,9 @@ std::string TlsAccess::note() const {
   }
   if (const std::string missing = missing_hosts(); !missing.empty()) add(missing);
   if (const std::string keys = left_out(); !keys.empty()) add(keys);
+  if (const std::string link = links_.text(std::chrono::steady_clock::now()); !link.empty()) {
+    add(link);
+  }
   const auto left = read_.rules->certificate().ends() - wall_now();
   if (left <= std::chrono::seconds(0)) {
     add("the certificate of this daemon has expired; renew it");

@@ -48,6 +48,7 @@ asio::awaitable<std::shared_ptr<Stream>> connect(Exchange& exchange, bool tls,
                                                  const SessionContext& context) {
   ErrorCode& failed = exchange.failed;
   failed = {};
+  exchange.why.clear();
   const Result<AddressParts> parts = split_address(exchange.address);
   if (!parts || !parts->port) {
     failed = asio::error::invalid_argument;
@@ -111,6 +112,7 @@ asio::awaitable<void> converse(Exchange& exchange, const Peer& to, const Session
     in.erase(0, exchange.parser.put(asio::buffer(in), failed));
     if (failed == http::error::need_more) failed = {};
   }
+  if (failed) exchange.why = stream->failure_text();
   stream->close();
 }
 

@@ -97,7 +97,9 @@ Result<std::shared_ptr<const AccessRules>> AccessRules::of(const AccessTexts& te
   const auto server =
       tls::Context::server(*identity, asks ? *cas : std::vector<tls::Certificate>());
   if (!server) return server.error();
-  const auto client = tls::Context::client(tls::KnownCas{*cas}, &*identity);
+  // A daemon shows no certificate to another one: the usage serverAuth is none of a client. The
+  // secret of the fleet says who it is.
+  const auto client = tls::Context::client(tls::KnownCas{*cas}, nullptr, tls::kFleetWords);
   if (!client) return client.error();
   const auto own_client = tls::Context::client(tls::CaHash{above->key().hash()});
   if (!own_client) return own_client.error();

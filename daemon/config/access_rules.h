@@ -48,7 +48,8 @@ class AccessRules {
 
   /// For connections that this daemon accepts.
   const tls::Context& server() const { return server_; }
-  /// For connections to other daemons of the fleet, which must be of the same CA.
+  /// For connections to other daemons of the fleet, which must be of the same CA. Shows no
+  /// certificate.
   const tls::Context& to_daemons() const { return to_daemons_; }
   /// For connections to this daemon itself, by whatever name: it must be of the same CA.
   const tls::Context& to_own_daemon() const { return to_own_daemon_; }

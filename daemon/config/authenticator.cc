@@ -22,7 +22,8 @@ std::shared_ptr<const AccessRules> Authenticator::access() const {
 }
 
 Result<Principal> Authenticator::principal(std::string_view token,
-                                           const std::optional<tls::Certificate>& shown) const {
+                                           const std::optional<tls::Certificate>& shown,
+                                           const std::string& refused) const {
   const tls::WallTime now = now_();
   std::shared_ptr<const AccessRules> access;
   {
@@ -34,6 +35,10 @@ Result<Principal> Authenticator::principal(std::string_view token,
   if (token.empty()) {
     if (shown) {
       if (auto found = access->by_certificate(*shown)) return std::move(*found);
+    }
+    if (!refused.empty()) {
+      return failure(Code::unauthenticated,
+                     "{}, or set C10DD_TOKEN_FILE to a token of this cluster", refused);
     }
     return failure(Code::unauthenticated, "{}; set C10DD_TOKEN_FILE to a token of this cluster",
                    shown ? "no grant names the certificate of this client"
@@ -48,8 +53,9 @@ Result<Principal> Authenticator::principal(std::string_view token,
 }
 
 Result<core::Caller> Authenticator::caller(std::string_view credential, const std::string& job,
-                                           const std::optional<tls::Certificate>& shown) const {
-  Result<Principal> found = principal(credential, shown);
+                                           const std::optional<tls::Certificate>& shown,
+                                           const std::string& refused) const {
+  Result<Principal> found = principal(credential, shown, refused);
   if (!found) return found.error();
   const core::Role role = found->roles.in(job);
   if (role == core::Role::none) {

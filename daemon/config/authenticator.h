@@ -30,14 +30,16 @@ class Authenticator {
   std::shared_ptr<const AccessRules> access() const;
 
   /// Returns the principal of a token; without one that of the certificate that the client has
-  /// shown. Fails with unauthenticated if there is neither, or the token is not good.
-  Result<Principal> principal(std::string_view token,
-                              const std::optional<tls::Certificate>& shown) const;
+  /// shown. Fails with unauthenticated if there is neither, or the token is not good. `refused`
+  /// says why the certificate that the client has shown is not good; then `shown` has none.
+  Result<Principal> principal(std::string_view token, const std::optional<tls::Certificate>& shown,
+                              const std::string& refused = {}) const;
 
   /// Returns who sends a credential, and what he may do in a job. Fails also with
   /// permission_denied, in the same words whether there is such a job or not.
   Result<core::Caller> caller(std::string_view credential, const std::string& job,
-                              const std::optional<tls::Certificate>& shown) const;
+                              const std::optional<tls::Certificate>& shown,
+                              const std::string& refused = {}) const;
 
  private:
   const std::function<tls::WallTime()> now_;

@@ -61,7 +61,10 @@ asio::awaitable<Result<void>> read_reply(Stream& stream) {
     if (reply->has_value()) co_return (*reply)->taken;
     ErrorCode failed;
     const std::size_t n = co_await stream.read_next(asio::buffer(buffer), failed);
-    if (failed) co_return core::unavailable("no reply: " + failed.message());
+    if (failed) {
+      const std::string why = stream.failure_text();
+      co_return core::unavailable("no reply: " + (why.empty() ? failed.message() : why));
+    }
     in.append(buffer.data(), n);
   }
 }

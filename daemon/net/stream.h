@@ -79,6 +79,10 @@ class Stream {
   virtual bool move_to(asio::io_context& loop,
                        std::function<void(std::shared_ptr<Stream>)> then) = 0;
 
+  /// Returns why the connection has failed, if more is known than the error code says; otherwise
+  /// an empty text.
+  virtual std::string failure_text() const { return {}; }
+
   virtual asio::any_io_executor executor() = 0;
   virtual std::string peer() const = 0;
   /// Returns the peer's address, and the unspecified address if the connection has failed. An IPv4

@@ -65,6 +65,7 @@ std::size_t TlsStream::decrypt(asio::mutable_buffer into, ErrorCode& failed) {
   if (!count) {
     ErrorCode ignored;
     flush(ignored);  // the alert
+    failure_ = count.error().detail;
     failed = broken();
   } else if (channel_.has_ended()) {
     failed = asio::error::eof;
@@ -163,6 +164,7 @@ std::size_t TlsStream::write_now(std::span<const asio::const_buffer> from, Error
       if (!flush(failed)) break;
       const auto written = channel_.write(plain);
       if (!written) {
+        failure_ = written.error().detail;
         failed = broken();
         return taken;
       }

@@ -30,6 +30,8 @@ class TlsStream final : public CallbackStream, public std::enable_shared_from_th
   void outlive_outages() override { plain_->outlive_outages(); }
   PeerSigns peer_signs() const override { return client() ? PeerSigns() : plain_->peer_signs(); }
 
+  std::string failure_text() const override { return failure_; }
+
   const tls::Channel& channel() const { return channel_; }
 
  private:
@@ -50,6 +52,7 @@ class TlsStream final : public CallbackStream, public std::enable_shared_from_th
   std::shared_ptr<StreamReader> reader_;  // null: no read waits
   bool waits_for_bytes_ = false;          // plain_ reads
   ErrorCode ended_;                       // set: plain_ reads no more
+  std::string failure_;                   // why the channel has failed
   std::function<void()> writer_;          // null: nobody waits for room
   bool flushes_ = false;                  // waits for room in the kernel
   bool ends_ = false;                     // end_writing() was called

@@ -62,7 +62,8 @@ struct NewCertificate {
 
 /// Makes a CA certificate, which signs itself.
 Certificate make_ca(const NewCertificate& of, const Key& key);
-/// Makes the certificate of a daemon, which it shows as a server and to other daemons. Fails with
+/// Makes the certificate of a daemon, which it shows as a server; daemons of earlier versions also
+/// show it to others of their fleet, as a client. Fails with
 /// invalid_argument if a host is neither a DNS name nor an address, or the list is empty.
 Result<Certificate> make_server(const NewCertificate& of, const Key& key, const Certificate& ca,
                                 const Key& ca_key);

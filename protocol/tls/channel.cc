@@ -102,14 +102,16 @@ std::string certificate_text(long result, const Context& context, const std::str
       return format("{} is not for {}; use a name in it, or issue it for this one", whose,
                     printable(host, 253));
     case X509_V_ERR_INVALID_PURPOSE:
-      return format("{} is not one for a {}", whose, is_server ? "client" : "server");
+      return format("{} is not one for a {}; issue it with the usage {}", whose,
+                    is_server ? "client" : "server", is_server ? "clientAuth" : "serverAuth");
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-      return whose + " is not signed by a CA that this " + (is_server ? "daemon" : "client") +
-             " trusts; " + (is_server ? "use a certificate of its CA" : context.words().distrusted);
+      return format("{} is not signed by a CA that {} trusts; {}", whose,
+                    is_server ? "this daemon" : context.words().self,
+                    is_server ? "use a certificate of its CA" : context.words().distrusted);
     default:
       return format("{} is refused: {}", whose, X509_verify_cert_error_string(result));
   }
@@ -140,7 +142,7 @@ std::string protocol_text(const Context& context) {
     case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
     case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
     case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
-      return peer + " refuses the certificate";
+      return format("{} refuses the certificate of this end: {}", peer, last_error());
     default:
       return format("TLS with {} failed: {}", peer, last_error());
   }
@@ -203,7 +205,9 @@ Failure Channel::failed(int result) {
                    open_ ? "a TLS record" : "the TLS handshake");
   }
   const long verified = SSL_get_verify_result(ssl_.get());
-  std::string text = open_ ? "" : certificate_text(verified, context_, host_);
+  // A server goes on without the certificate of a client that is not good.
+  const bool by_certificate = !open_ && !context_.is_server();
+  std::string text = by_certificate ? certificate_text(verified, context_, host_) : "";
   if (text.empty()) text = protocol_text(context_);
   ERR_clear_error();
   return failure(Code::permission_denied, std::move(text));
@@ -254,9 +258,14 @@ void Channel::sent(std::size_t count) {
 }
 
 std::optional<Certificate> Channel::peer() const {
+  if (SSL_get_verify_result(ssl_.get()) != X509_V_OK) return std::nullopt;
   X509* const shown = SSL_get1_peer_certificate(ssl_.get());
   if (shown == nullptr) return std::nullopt;
   return Certificate(shown);
+}
+
+std::string Channel::peer_refused() const {
+  return certificate_text(SSL_get_verify_result(ssl_.get()), context_, host_);
 }
 
 std::string Channel::version() const { return SSL_get_version(ssl_.get()); }

@@ -54,8 +54,12 @@ class Channel {
   /// Returns whether the peer has said that it sends no more. If the bytes ended without that, an
   /// attacker may have cut them.
   bool has_ended() const { return ended_; }
-  /// Returns the certificate of the peer, which was verified; nothing: it has shown none.
+  /// Returns the certificate of the peer, which was verified; nothing: it has shown none, or a
+  /// client has shown one that is not good.
   std::optional<Certificate> peer() const;
+  /// Returns why the certificate that a client has shown is not good, and what to do; empty if it
+  /// has shown none, or a good one.
+  std::string peer_refused() const;
   /// Returns the version, such as "TLSv1.3".
   std::string version() const;
   /// Bytes that are held for either direction.

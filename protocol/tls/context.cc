@@ -18,36 +18,44 @@ using OwnedStore = Owned<X509_STORE, X509_STORE_free>;
 constexpr const char* kCiphers = "ECDHE+AESGCM:ECDHE+CHACHA20";
 constexpr const char* kGroups = "X25519:P-256:P-384";
 
+// Who is given an intermediate CA trusts it, whatever stands above it.
+constexpr unsigned long kTrustOfIntermediates = X509_V_FLAG_PARTIAL_CHAIN;
+
 OwnedStore store_of(const std::vector<Certificate>& cas) {
   OwnedStore store(X509_STORE_new());
   for (const Certificate& one : cas) X509_STORE_add_cert(store.get(), one.get());
+  X509_STORE_set_flags(store.get(), kTrustOfIntermediates);
   return store;
 }
 
-/// Returns the certificate of the CA with this hash that the peer has sent, or null.
-X509* sent_ca(X509_STORE_CTX* check, const std::string& hash) {
+using OwnedStack = std::unique_ptr<STACK_OF(X509), void (*)(STACK_OF(X509)*)>;
+
+/// Returns the certificates of the CA with this hash that the peer has sent. The same key may have
+/// several, of itself and of other CAs.
+OwnedStack sent_cas(X509_STORE_CTX* check, const std::string& hash) {
+  OwnedStack found(sk_X509_new_null(), [](STACK_OF(X509) * stack) { sk_X509_free(stack); });
   STACK_OF(X509)* const sent = X509_STORE_CTX_get0_untrusted(check);
   for (int at = 0; at < sk_X509_num(sent); ++at) {
     X509* const one = sk_X509_value(sent, at);
     EVP_PKEY* const key = X509_get_pubkey(one);
-    if (key != nullptr && Key(key).hash() == hash && X509_check_ca(one) == 1) return one;
+    if (key != nullptr && Key(key).hash() == hash && X509_check_ca(one) == 1) {
+      sk_X509_push(found.get(), one);
+    }
   }
-  return nullptr;
+  return found;
 }
 
 /// Trusts the one CA that the hash names.
 int verify_by_hash(X509_STORE_CTX* check, void* hash) {
-  X509* const ca = sent_ca(check, *static_cast<const std::string*>(hash));
-  if (ca == nullptr) {
+  const OwnedStack trusted = sent_cas(check, *static_cast<const std::string*>(hash));
+  if (sk_X509_num(trusted.get()) == 0) {
     X509_STORE_CTX_set_error(check, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY);
     return 0;
   }
-  STACK_OF(X509)* const trusted = sk_X509_new_null();
-  sk_X509_push(trusted, ca);
-  X509_STORE_CTX_set0_trusted_stack(check, trusted);
+  X509_STORE_CTX_set_flags(check, kTrustOfIntermediates);
+  X509_STORE_CTX_set0_trusted_stack(check, trusted.get());
   int good = X509_verify_cert(check);
   X509_STORE_CTX_set0_trusted_stack(check, nullptr);
-  sk_X509_free(trusted);
   X509* const leaf = X509_STORE_CTX_get0_cert(check);
   X509_up_ref(leaf);
   const Certificate shown(leaf);
@@ -56,6 +64,18 @@ int verify_by_hash(X509_STORE_CTX* check, void* hash) {
     good = 0;
   }
   return good;
+}
+
+/// Notes whether the certificate of a client is good. Takes the client in any case: a token may say
+/// who it is.
+int verify_client(X509_STORE_CTX* check, void*) {
+  ERR_set_mark();
+  const bool good = X509_verify_cert(check) == 1;
+  ERR_pop_to_mark();
+  if (!good && X509_STORE_CTX_get_error(check) == X509_V_OK) {
+    X509_STORE_CTX_set_error(check, X509_V_ERR_UNSPECIFIED);
+  }
+  return 1;
 }
 
 /// Lets a connection show this identity. Returns whether OpenSSL takes it.
@@ -116,16 +136,20 @@ Result<Context> Context::server(const Identity& identity,
   SSL_CTX_set1_cert_store(made.get(), store_of(client_cas).get());
   for (const Certificate& one : client_cas) SSL_CTX_add_client_CA(made.get(), one.get());
   SSL_CTX_set_verify(made.get(), SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_cert_verify_callback(made.get(), verify_client, nullptr);
   return made;
 }
 
-const ServerWords kDaemonWords = {"the daemon",
+const ServerWords kDaemonWords = {"the daemon", "this client",
                                   "use a token of this cluster, or set C10DD_CA_FILE to its CA",
                                   "start it with --tls, or use it without a token and a CA"};
 const ServerWords kDaemonOfCaFileWords = {
-    "the daemon", "set C10DD_CA_FILE to the ca.crt of this daemon, or leave it out",
+    "the daemon", "this client", "set C10DD_CA_FILE to the ca.crt of this daemon, or leave it out",
     kDaemonWords.plain};
-const ServerWords kRedisWords = {"the Redis server", "give its CA with --redis-ca",
+const ServerWords kFleetWords = {"the daemon", "the daemon that has connected",
+                                 "give both daemons a ca.crt with the CAs of both",
+                                 "start it with --tls, too"};
+const ServerWords kRedisWords = {"the Redis server", "this client", "give its CA with --redis-ca",
                                  "use its tls-port, or a URL that begins with redis"};
 
 Result<Context> Context::client(const Trust& trust, const Identity* identity,
@@ -149,6 +173,7 @@ Result<Context> Context::client(const Trust& trust, const Identity* identity,
     SSL_CTX_set1_cert_store(made.get(), store_of(known->all).get());
   } else {
     SSL_CTX_set_default_verify_paths(made.get());
+    X509_STORE_set_flags(SSL_CTX_get_cert_store(made.get()), kTrustOfIntermediates);
   }
   return made;
 }

@@ -31,7 +31,7 @@ Result<Identity> identity_of(std::string_view chain_pem, std::string_view chain_
 
 /// Whom a client believes that it talks to the right daemon.
 struct SystemCas {};  ///< a CA of the system has signed the host name
-struct KnownCas {     ///< one of these has signed the host name
+struct KnownCas {     ///< one of these has signed the host name; may be intermediate CAs
   std::vector<Certificate> all;
 };
 struct CaHash {  ///< it shows a certificate of the CA whose key has this hash (Key::hash), any host
@@ -42,18 +42,21 @@ using Trust = std::variant<SystemCas, KnownCas, CaHash>;
 /// How the failures of a client name the server, and what they say to do.
 struct ServerWords {
   const char* name;
+  const char* self;        ///< the one that connects
   const char* distrusted;  ///< its certificate is of another CA
   const char* plain;       ///< it does not speak TLS
 };
 extern const ServerWords kDaemonWords;
 extern const ServerWords kDaemonOfCaFileWords;  ///< the client was given a CA
+extern const ServerWords kFleetWords;           ///< the client is another daemon
 extern const ServerWords kRedisWords;
 
 /// Immutable; copies share it. Thread-safe.
 class Context {
  public:
   /// For a server. With `client_cas`, asks clients for a certificate; those without one are taken,
-  /// too. Fails with invalid_argument if OpenSSL does not take the certificate.
+  /// too, and those whose certificate is not good: Channel::peer() tells them apart. Fails with
+  /// invalid_argument if OpenSSL does not take the certificate.
   static Result<Context> server(const Identity& identity,
                                 const std::vector<Certificate>& client_cas = {});
   /// For a client. `identity`: what it shows if it is asked; may be null.

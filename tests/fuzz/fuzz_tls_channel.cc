@@ -21,12 +21,15 @@ struct Parties {
   tls::Ca ca;
   tls::Identity daemon = ca.daemon({"head"});
   tls::Identity member = ca.daemon({"member"});
+  tls::Identity stranger = tls::Ca("other").daemon({"stranger"});
   tls::Context servers[2] = {tls::server_of(daemon), tls::server_of(daemon, {ca.certificate})};
-  tls::Context clients[4] = {
+  tls::Context clients[6] = {
       tls::client_of(tls::CaHash{ca.key.hash()}),
       tls::client_of(tls::KnownCas{{ca.certificate}}),
       tls::client_of(tls::CaHash{ca.key.hash()}, &member),
       tls::client_of(tls::KnownCas{{ca.certificate}}, &member),
+      tls::client_of(tls::CaHash{ca.key.hash()}, &stranger),
+      tls::client_of(tls::KnownCas{{ca.certificate}}, &stranger),
   };
 };
 
@@ -48,7 +51,7 @@ struct End {
 class World {
  public:
   explicit World(Input& in) : in_(in), settings_(in.byte()) {
-    client().channel.emplace(parties().clients[settings_ & 3U], "head");
+    client().channel.emplace(parties().clients[(settings_ & 3U) + (is_strange() ? 2 : 0)], "head");
     server().channel.emplace(parties().servers[settings_ >> 2U & 1U]);
     if ((settings_ & 8U) != 0) settle();
     C10DD_ASSERT((settings_ & 8U) == 0 || (client().may_act() && server().may_act()));
@@ -58,6 +61,8 @@ class World {
   void finish();
 
  private:
+  /// The client shows a certificate of another CA, if any.
+  bool is_strange() const { return (settings_ & 18U) == 18U; }
   End& client() { return ends_[0]; }
   End& server() { return ends_[1]; }
   End& peer(const End& of) { return ends_[&of == ends_ ? 1 : 0]; }
@@ -197,7 +202,8 @@ void World::check(End& end) {
     C10DD_ASSERT(shown && shown->pem() == parties().daemon.chain.front().pem());
   } else {
     const bool asked = (settings_ >> 2U & 1U) != 0 && (settings_ & 2U) != 0;
-    C10DD_ASSERT(shown.has_value() == asked);
+    C10DD_ASSERT(shown.has_value() == (asked && !is_strange()));
+    C10DD_ASSERT(end.channel->peer_refused().empty() == !(asked && is_strange()));
     C10DD_ASSERT(!shown || shown->pem() == parties().member.chain.front().pem());
   }
 }

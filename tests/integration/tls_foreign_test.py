@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.request
 
 from cluster import Cluster, c10dd, credentials, until
 from daemon import BIN, SLOWDOWN, Daemon
@@ -38,6 +39,29 @@ jobs = ["{{1}}.*"]
 who = "cert:spiffe://site/ops"
 role = "admin"
 jobs = ["*"]
+"""
+MORE_AUDIENCES = """
+[[issuer]]
+name = "more"
+issuer = "{issuer}"
+audience = "ci"
+jwks = "{more}"
+
+[[issuer]]
+name = "ci"
+issuer = "{issuer}"
+audience = "ci"
+jwks = "{jwks}"
+
+[[grant]]
+who = "ci:bot"
+role = "trainer"
+jobs = ["ci.*"]
+
+[[grant]]
+who = "more:bot"
+role = "trainer"
+jobs = ["other.*"]
 """
 MINUTE = 60
 PATIENCE = 1 * SLOWDOWN
@@ -177,6 +201,64 @@ class Tokens(Case):
         """What python3-jwt does not make: the daemon refuses the claims before it looks at the signature."""
         return ".".join(part(json.dumps(one).encode()) for one in ({"alg": "RS256", "kid": "first"}, self.claims(**claims), {}))
 
+    def test_one_issuer_may_have_several_audiences_with_keys_and_grants_of_their_own(self):
+        more = self.site.key("more", "ec")
+        write(self.grants, (GRANTS.format(issuer=ISSUER, jwks=self.jwks) + MORE_AUDIENCES.format(
+            issuer=ISSUER, jwks=self.jwks, more=self.site.jwks("more.json", more=more))).encode())
+        self.daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: "event=access_reloaded result=ok" in self.daemon.errors())
+        self.works("vision.1", TOKEN=self.token())
+        self.works("ci.1", TOKEN=self.token(aud="ci", sub="bot"))
+        self.works("ci.2", TOKEN=self.token(aud=["c10dd", "ci"], sub="bot"))
+        self.works("other.1", TOKEN=self.token(more, "ES256", "more", aud="ci", sub="bot"))
+        self.token_refused("of the first audience", "may do nothing in job", self.token(sub="bot"), "ci.1")
+        self.token_refused("of a third audience", 'is not for audience "c10dd" or "ci"', self.token(aud="vault"))
+        self.token_refused("with the keys of another audience", "is not signed by a key", self.token(more, "ES256", "more"))
+        self.assertEqual(["ci.1", "ci.2", "other.1", "vision.1"], self.jobs())
+
+    def test_a_weak_key_beside_good_ones_is_left_out_and_named(self):
+        weak, other, edwards = self.site.key("weak", "rsa1024"), self.site.key("ps", "rsa"), self.site.key("edwards", "ed25519")
+        self.site.jwks("k8s.json", weak=weak, first=self.first, edwards=edwards)
+        keys = json.loads(read(self.jwks))
+        keys["keys"] += [{"kty": "RSA", "use": "enc"}, {**keys["keys"][1], "kid": "ps", "alg": "PS256"}, {"kty": "X"}]
+        write(self.jwks, json.dumps(keys).encode())
+        first = f"key 1 (kid weak) of {self.jwks} is left out: the RSA key has 1024 bits, but needs 2048 or more"
+
+        def check():
+            self.assertIn(first + " (and 3 more; event=key_left_out in the log names them)", self.cluster.http("/readyz")[1])
+            for sentence in (first, f"key 3 (kid edwards) of {self.jwks} is left out: it does not sign by ES256 or RS256 (kty OKP "
+                             "crv Ed25519)", f"key 5 (kid ps) of {self.jwks} is left out: it does not sign by ES256 or RS256 (kty RSA "
+                             "alg PS256)", f"key 6 of {self.jwks} is left out: it does not sign by ES256 or RS256 (kty X)"):
+                self.assertIn(f'event=key_left_out detail="{sentence}"', self.daemon.errors())
+            self.works("vision.1", TOKEN=self.token())
+            self.token_refused("of a weak key", "is not signed by a key", self.token(weak, kid="weak"))
+        self.daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: "event=access_reloaded result=ok" in self.daemon.errors())
+        check()
+        self.daemon.stop()
+        self.daemon.start()
+        check()
+        self.site.jwks("k8s.json", weak=weak)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: "has no key that signs by ES256 or RS256; key 1 (kid weak)" in self.daemon.errors())
+        self.works("vision.2", TOKEN=self.token())
+        self.site.jwks("k8s.json", other=other, first=self.first)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: "left out" not in self.cluster.http("/readyz")[1])
+
+    def test_a_401_says_how_to_come_in(self):
+        def field(path="/v1/jobs", **fields):
+            request = urllib.request.Request("https://%s:%d%s" % (*self.daemon.address, path), headers=fields)
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=20, context=self.cluster.trust())
+            return refused.exception.code, refused.exception.headers["WWW-Authenticate"]
+        bare, invalid = 'Bearer realm="c10dd"', 'Bearer realm="c10dd", error="invalid_token"'
+        self.assertEqual((401, bare), field())
+        self.assertEqual((401, bare), field("/v1/jobs/vision.1", Authorization="Basic YTpi"))
+        self.assertEqual((401, invalid), field(Authorization="Bearer abc"))
+        self.assertEqual((401, invalid), field(Authorization="Bearer " + self.token(exp=int(time.time()) - 5 * MINUTE)))
+        self.assertEqual((403, None), field("/v1/jobs/speech.1", Authorization="Bearer " + self.token()))
+
     def test_a_namespace_is_not_another_one_that_begins_as_it(self):
         self.works("a.1", TOKEN=self.token(namespace="a"))
         for namespace, job in (("a", "ab.1"), ("a", "a"), ("a", "b.a.1"), ("a.b", "a.b.1"), ("a.b", "a.1"), ("ab", "a.1"),
@@ -228,7 +310,7 @@ class Certificates(Case):
         self.assertEqual(["vision.1"], self.jobs())
 
     def of_no_trust(self):
-        """{what: (certificate and key, what the daemon's log says)} of those that end the handshake."""
+        """{what: (certificate and key, what is said of it)} of those that count as none."""
         ops, hour = ["spiffe://site/ops"], 3600
         return {
             "of another CA": (self.site.certificate("stranger", self.site.ca("other"), ops),
@@ -238,7 +320,7 @@ class Certificates(Case):
             "for servers": (self.site.certificate("server", self.cas, ops, usage=["server"]), "is not one for a client"),
         }
 
-    def test_one_that_is_not_trusted_ends_the_handshake(self):
+    def test_one_that_is_not_trusted_counts_as_none(self):
         self.serve()
         for what, (pair, sentence) in self.of_no_trust().items():
             for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
@@ -247,16 +329,32 @@ class Certificates(Case):
                 context.load_cert_chain(*pair)
                 said = self.daemon.errors().count(sentence)
                 begin = time.monotonic()
-                with self.assertRaises(ssl.SSLError, msg=what), Wire(self.daemon.address, tls=context) as wire:
-                    wire.hello(job="vision.1")
+                with Wire(self.daemon.address, tls=context) as wire:
+                    reply = wire.hello(job="vision.1")
+                self.assertEqual("unauthenticated", reply.code, what)
+                self.assertIn(sentence, reply.detail)
                 self.assertLess(time.monotonic() - begin, PATIENCE, what)
                 until(lambda said=said, sentence=sentence: self.daemon.errors().count(sentence) > said)
+                request = urllib.request.Request("https://%s:%d/v1/jobs" % self.daemon.address)
+                with self.assertRaises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(request, timeout=20, context=context)
+                self.assertEqual(401, refused.exception.code)
+                self.assertIn(sentence, refused.exception.read().decode())
         self.assertEqual([], self.jobs())
 
     def test_a_client_says_at_once_that_its_certificate_is_refused(self):
         self.serve()
-        for what, (pair, _) in self.of_no_trust().items():
-            self.refused(what, "certificate", **self.shown(pair))
+        for what, (pair, sentence) in self.of_no_trust().items():
+            self.refused(what, sentence, **self.shown(pair))
+
+    def test_a_good_token_decides_beside_one_that_is_not_trusted(self):
+        self.serve()
+        alice = self.cluster.token("alice", "vision.*")
+        for n, (what, (pair, _)) in enumerate(self.of_no_trust().items()):
+            self.works(f"vision.{n}", TOKEN_FILE=alice, **self.shown(pair))
+            self.refused(what, "is not a JSON Web Token", TOKEN="abc", **self.shown(pair))
+            self.refused(what, "may do nothing in job", "speech.1", TOKEN_FILE=alice, **self.shown(pair))
+        self.assertEqual([f"vision.{n}" for n in range(4)], self.jobs())
 
     def exit_of(self, sentence, *options):
         """A daemon that must not start."""

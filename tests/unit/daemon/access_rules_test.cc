@@ -221,6 +221,17 @@ TEST_F(AccessTest, AClientWithATokenKnowsTheDaemonByItsCa) {
   EXPECT_EQ(fleet.open(), "");
   EXPECT_FALSE(fleet.server.peer()) << "no grant asks for certificates";
   EXPECT_EQ(shown->certificate().ends(), kNow + 1'000h);
+  use_grants();
+  texts_.jwks = {{"keys.json", kSiteSet}};
+  const auto asks = access();
+  tls::Wire asked(asks->to_daemons(), asks->server());
+  EXPECT_EQ(asked.open(), "");
+  EXPECT_FALSE(asked.server.peer()) << "a daemon shows none to another one";
+  EXPECT_EQ(asked.server.peer_refused(), "");
+  const tls::Ca stranger("other");
+  EXPECT_EQ(tls::Wire(asks->to_daemons(), tls::server_of(stranger.daemon())).open(),
+            "the daemon's certificate is not signed by a CA that the daemon that has connected "
+            "trusts; give both daemons a ca.crt with the CAs of both");
 }
 
 }  // namespace

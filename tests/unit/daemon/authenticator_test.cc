@@ -63,6 +63,17 @@ TEST_F(AuthenticatorTest, SaysWhoMayWhatInTheJobOfAHello) {
             "C10DD_TOKEN_FILE to a token of this cluster");
 }
 
+TEST_F(AuthenticatorTest, ATokenDecidesBesideACertificateThatIsNotGood) {
+  const std::string refused = "the client's certificate has expired; renew it";
+  const auto with = [&](const std::string& shown) {
+    const auto found = authenticator_.caller(shown, "llm-1", std::nullopt, refused);
+    return found ? found->principal : found.error().detail;
+  };
+  EXPECT_EQ(with(token("alice")), "alice");
+  EXPECT_EQ(with(""), refused + ", or set C10DD_TOKEN_FILE to a token of this cluster");
+  EXPECT_EQ(with("x"), "the token is not a JSON Web Token; ask for a new one (c10ddctl ca token)");
+}
+
 TEST_F(AuthenticatorTest, WhatIsRememberedExpires) {
   const std::string one = token("alice");
   EXPECT_EQ(why_refused(hello(one)), "");

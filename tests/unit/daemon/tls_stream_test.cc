@@ -228,7 +228,10 @@ TEST_F(TlsStreamTest, AChangedByteEndsTheConnectionWithAnAlert) {
   peer_.sent(bytes.size());
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   socket_.write_some(asio::buffer(bytes));
+  EXPECT_EQ(stream_->failure_text(), "");
   EXPECT_EQ(read_error(), asio::error::connection_aborted);
+  EXPECT_EQ(stream_->failure_text(),
+            "TLS with the client failed: decryption failed or bad record mac");
   std::string into(10, '\0');
   EXPECT_TRUE(until([&] {
     feed_peer();

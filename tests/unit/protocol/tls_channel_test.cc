@@ -163,14 +163,23 @@ TEST(TlsChannel, AClientsCertificateIsTakenIfItsCaIsKnown) {
   EXPECT_EQ(without.open(), "");
   EXPECT_FALSE(without.server.peer());
   const Identity stranger = Ca().daemon();
+  EXPECT_EQ(shown.server.peer_refused(), "");
+  EXPECT_EQ(without.server.peer_refused(), "");
   Wire refused(client_of(CaHash{ca.key.hash()}, &stranger), server);
-  std::string into(100, '\0');
-  const std::string text = refused.open();
-  const bool told_later = text.empty() && !refused.client.read(into);
-  EXPECT_TRUE(told_later || !text.empty()) << "in TLS 1.3 the client may be done first";
-  EXPECT_EQ(refused.refused,
+  EXPECT_EQ(refused.open(), "") << "a token may say who it is";
+  EXPECT_FALSE(refused.server.peer());
+  EXPECT_EQ(refused.server.peer_refused(),
             "the client's certificate is not signed by a CA that this daemon trusts; use a "
             "certificate of its CA");
+  EXPECT_EQ(refused.pass(refused.client, refused.server, "hello"), "hello");
+  Identity forged = site.daemon();
+  forged.chain[0] = stranger.chain[0];
+  EXPECT_FALSE(Context::client(CaHash{ca.key.hash()}, &forged)) << "its key is another one's";
+  const Identity late = site.daemon({"node1"}, kNow - 100h, kNow - 1h);
+  Wire expired(client_of(CaHash{ca.key.hash()}, &late), server);
+  EXPECT_EQ(expired.open(), "");
+  EXPECT_FALSE(expired.server.peer());
+  EXPECT_EQ(expired.server.peer_refused(), "the client's certificate has expired; renew it");
 }
 
 TEST(TlsChannel, WhoSpeaksNoTlsIsToldApart) {
