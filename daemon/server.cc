@@ -73,6 +73,9 @@ std::size_t shard_count(std::size_t wanted) {
 }
 
 /// Returns three quarters of the machine's memory, in bytes.
+/// The outcomes of a job may take one of so many parts of --max-bytes.
+constexpr std::uint64_t kOutcomeShare = 16;
+
 std::uint64_t most_of_the_memory() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 4 * 3;
@@ -100,7 +103,10 @@ void notify(const char* state) {
 Server::Server(Options options)
     : options_(std::move(options)),
       growth_(options_.max_bytes.value_or(most_of_the_memory())),
-      budget_(std::make_unique<SharedBudget>(loop_, growth_.max_bytes())) {}
+      budget_(std::make_unique<SharedBudget>(loop_, growth_.memory().max_bytes())) {
+  std::size_t& outcomes = options_.quotas.outcome_bytes;
+  outcomes = std::min<std::size_t>(outcomes, growth_.memory().max_bytes() / kOutcomeShare);
+}
 Server::~Server() { close(); }
 
 /// Binds the listeners. The ports are bound before the engine is opened, so that a second daemon
@@ -165,8 +171,9 @@ Result<void> Server::start() {
                    in_fleet ? advertised_addresses() : std::vector<std::string>());
   }
   if (shards_->size() > 1) {
-    context_->shard_of = [this](const std::string& job, const std::string& run, bool may_make) {
-      return host_->shard_of(job, run, may_make);
+    context_->shard_of = [this](const std::string& job, const std::string& run,
+                                const core::JobAsker& asker) {
+      return host_->shard_of(job, run, asker);
     };
   }
   if (host_->directory().fleet()) {

@@ -180,7 +180,8 @@ asio::awaitable<std::string> ServerOperations::metrics_text() {
   if (endpoints) of_.metrics.endpoints((*endpoints)->size());
   of_.metrics.commit_age(of_.host.commit_age());
   of_.metrics.ready(not_ready().empty());
-  of_.metrics.connection_bytes(of_.budget.held());
+  const core::MemoryLedger& memory = of_.growth.memory();
+  of_.metrics.memory(memory.stored(), memory.held(), of_.budget.held());
   std::string text = co_await asio::co_spawn(
       renderer_,
       [metrics = &of_.metrics]() -> asio::awaitable<std::string> { co_return metrics->render(); },

@@ -63,10 +63,14 @@ inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;
 inline constexpr std::chrono::nanoseconds kOutboxFullTime = std::chrono::seconds(5);
 inline constexpr std::size_t kOutboxMostBytes = 256 * 1024 * 1024;
 // The limit of all unfinished frames and unread replies together is --max-bytes divided by
-// kConnectionShare, but at least kConnectionBytesMin. Frames up to kSmallFrameBytes do not count.
-// The unread replies of a connection count only if their total exceeds kSmallFrameBytes.
+// kConnectionShare, but at least kConnectionBytesMin. Frames up to kUncountedBytes do not count.
+// The unread replies of a connection count only if their total exceeds kUncountedBytes.
 inline constexpr std::uint64_t kConnectionShare = 8;
-inline constexpr std::uint64_t kConnectionBytesMin = 64ull * 1024 * 1024;
+inline constexpr std::uint64_t kConnectionBytesMin = 20ull * 1024 * 1024;
+inline constexpr std::size_t kUncountedBytes = 8 * 1024;
+// What is held for clients beside stored keys may take this much even if keys fill --max-bytes, so
+// that clients can connect and remove some.
+inline constexpr std::uint64_t kHeldBytesMin = 16ull * 1024 * 1024;
 inline constexpr std::size_t kSmallFrameBytes = 64 * 1024 + 64;  // a frame with its header
 inline constexpr std::chrono::milliseconds kBudgetLook{100};
 

@@ -36,7 +36,12 @@ inline constexpr Info kConnectionsClosed{"c10dd_connections_closed_total", Kind:
                                          "protocol,reason", "Connections ended, by reason"};
 inline constexpr Info kConnectionBytes{"c10dd_connection_bytes", Kind::gauge, "",
                                        "Bytes that all connections together hold in unfinished "
-                                       "frames and unread replies above 64 KiB"};
+                                       "frames and unread replies above 8 KiB"};
+inline constexpr Info kStoredBytes{"c10dd_stored_bytes", Kind::gauge, "",
+                                   "Memory of the keys, queues and histories of all jobs"};
+inline constexpr Info kHeldBytes{"c10dd_held_bytes", Kind::gauge, "",
+                                 "Memory that is held for clients: sessions, blocked requests, "
+                                 "arrivals, outcomes, members, reports and credentials"};
 inline constexpr Info kProtocolErrors{
     "c10dd_protocol_errors_total", Kind::counter, "protocol,code",
     "Frames and requests that were refused before they had an effect"};
@@ -168,6 +173,8 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kConnectionsAccepted,
                                     kConnectionsClosed,
                                     kConnectionBytes,
+                                    kStoredBytes,
+                                    kHeldBytes,
                                     kProtocolErrors,
                                     kRequests,
                                     kRequestFailures,

@@ -89,6 +89,7 @@ LOCKS_ALLOWED = [
     "store/group_commit.*",  # shard threads hand batches to the commit thread
     "daemon/access*", "daemon/net/rechecks.*",  # all loops note whom they admit; files have a thread
     "daemon/config/authenticator.*",  # all loops look tokens up
+    "daemon/core/memory_ledger.*",    # all loops open the accounts of principals
     "store/rocks/mark_writer.*",   # the commit thread hands marks to the thread that writes them
     "store/rocks/room.*",    # the commit thread asks the thread that makes room
     "client/*",              # trainer threads hand calls to the connection's thread

@@ -171,7 +171,7 @@ constexpr Option kTable[] = {
     {"max_bytes", "SIZE", Form::text,
      "maximum memory of all jobs together; auto: three quarters of this\n"
      "machine's memory. Unfinished frames and unread replies may take an\n"
-     "eighth of this maximum in addition, at least 64MiB",
+     "eighth of this maximum in addition, at least 20MiB",
      [](Options& o, Text text) { return set_auto_size(o.max_bytes, text); },
      [](const Options& o) { return auto_size_text(o.max_bytes); }},
     {"max_keys_per_job", "N", Form::number,

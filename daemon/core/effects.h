@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "daemon/core/memory_ledger.h"
 #include "protocol/diagnosis.h"
 #include "protocol/ops.h"
 #include "protocol/rows.h"
@@ -23,9 +24,8 @@ struct Caller {
   Access access = Access::admin;  ///< the highest of the operations that he may send
   Duration valid_for{0};          ///< until his credential expires; 0: he needs none
 
+  /// One who only reads makes no jobs.
   bool observes() const { return access == Access::observe; }
-  /// Who only reads makes no jobs.
-  bool may_make_jobs() const { return !observes(); }
 };
 
 /// The sender of a request. The shell has already checked that the sender has access.
@@ -35,7 +35,8 @@ struct Origin {
   bool fleeting = false;         ///< Hello::fleeting: a client of TCPStore, or a RunClaim
   /// Caller::principal of the session's hello; null without authentication.
   std::shared_ptr<const std::string> principal = nullptr;
-  bool observes = false;  ///< the sender of the session's hello may only read in this job
+  bool observes = false;         ///< the sender of the session's hello may only read in this job
+  AccountRef account = nullptr;  ///< pays for what the daemon holds for the session
 };
 
 /// The identity of one request inside its session.

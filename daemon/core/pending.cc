@@ -12,13 +12,53 @@ namespace {
 constexpr char kCounter = 'n';
 constexpr char kPrefix = 'p';
 
-std::string_view key_of_counter(const Bytes& token) {
-  return std::string_view(token).substr(1 + sizeof(std::int64_t));
-}
-std::int64_t number_of_counter(const Bytes& token) {
+std::int64_t number_of_counter(std::string_view token) {
   std::int64_t number = 0;
   std::memcpy(&number, token.data() + 1, sizeof number);
   return number;
+}
+
+/// Calls f(key, token) for each key of the request that a token stands for. `has(key, of_token)`
+/// says whether it is this key; the tokens are in the order of the keys.
+template <class Has, class F>
+void for_each_key(Request& request, const std::vector<Blob>& tokens, Has&& has, F&& f) {
+  const auto first = [&](auto& key, std::string_view of_token) {
+    if (has(key, of_token)) f(key, of_token);
+  };
+  const auto all = [&](std::vector<Bytes>& keys) {
+    auto token = tokens.begin();
+    for (Bytes& key : keys) {
+      if (token == tokens.end()) return;
+      if (!has(key, key_of_token(*token))) continue;
+      f(key, key_of_token(*token));
+      ++token;
+    }
+  };
+  const std::string_view token = tokens.front();
+  if (auto* get = std::get_if<Get>(&request)) return first(get->key, key_of_token(token));
+  if (auto* wait = std::get_if<Wait>(&request)) return all(wait->keys);
+  if (auto* get = std::get_if<MultiGet>(&request)) return all(get->keys);
+  if (auto* wait = std::get_if<WaitCounter>(&request)) {
+    return first(wait->key, key_of_counter(token));
+  }
+  if (auto* watch = std::get_if<Watch>(&request)) return first(watch->key, key_of_token(token));
+  if (auto* pop = std::get_if<QueuePop>(&request)) return first(pop->key, key_of_token(token));
+}
+
+/// Takes from the request the keys that the tokens have, so that each is in memory once.
+void take_keys(Pending::Waiter& waiter) {
+  for_each_key(
+      waiter.request, waiter.tokens,
+      [](std::string_view key, std::string_view of_token) { return key == of_token; },
+      [](auto& key, std::string_view) { key = {}; });
+}
+
+/// Undoes take_keys(): a key is never empty but for the prefix of a watch, which stays empty.
+void give_keys_back(Pending::Waiter& waiter) {
+  for_each_key(
+      waiter.request, waiter.tokens,
+      [](std::string_view key, std::string_view) { return key.empty(); },
+      [](auto& key, std::string_view of_token) { key = of_token; });
 }
 
 }  // namespace
@@ -29,20 +69,24 @@ void Pending::add(Waiter waiter) {
   if (const auto it = by_call_.find(call); it != by_call_.end()) take(it->second);
   const Id id = next_id_++;
   waiter.missing = 0;
-  for (const Bytes& token : waiter.tokens) {
-    if (by_token_[token].insert(id).second) ++waiter.missing;  // a key may be named twice
+  for (Blob& token : waiter.tokens) {
+    const auto entry = by_token_.try_emplace(token).first;
+    token = entry->first;
+    if (entry->second.insert(id).second) ++waiter.missing;  // a key may be named twice
     index(token);
   }
+  take_keys(waiter);
   weight_ += waiter.weight;
   if (waiter.deadline != TimePoint::max()) by_deadline_.emplace(waiter.deadline, id);
   by_call_.emplace(call, id);
   waiters_.emplace(id, std::move(waiter));
 }
 
-std::vector<Pending::Waiter> Pending::fire(const Bytes& token) {
+std::vector<Pending::Waiter> Pending::fire(std::string_view token) {
   std::vector<Waiter> released;
-  const auto node = by_token_.extract(token);
-  if (node.empty()) return released;
+  const auto found = by_token_.find(token);
+  if (found == by_token_.end()) return released;
+  const auto node = by_token_.extract(found);
   released.reserve(node.mapped().size());
   for (const Id id : node.mapped()) {
     if (planted(Planted::waiter_missed) && !released.empty()) break;
@@ -51,7 +95,7 @@ std::vector<Pending::Waiter> Pending::fire(const Bytes& token) {
   return released;
 }
 
-std::optional<Pending::Waiter> Pending::fire_one(const Bytes& token) {
+std::optional<Pending::Waiter> Pending::fire_one(std::string_view token) {
   const auto it = by_token_.find(token);
   if (it == by_token_.end()) return std::nullopt;
   const Id id = *it->second.begin();
@@ -59,7 +103,7 @@ std::optional<Pending::Waiter> Pending::fire_one(const Bytes& token) {
   return take(id);
 }
 
-std::optional<Pending::Waiter> Pending::fire_one_reserving(const Bytes& token) {
+std::optional<Pending::Waiter> Pending::fire_one_reserving(std::string_view token) {
   const auto it = by_token_.find(token);
   if (it == by_token_.end()) return std::nullopt;
   for (const Id id : it->second) {
@@ -116,7 +160,8 @@ Pending::Waiter Pending::take(Id id) {
   by_deadline_.erase({waiter.deadline, id});
   by_call_.erase({waiter.session, waiter.sequence});
   if (!planted(Planted::weight_kept)) weight_ -= waiter.weight;
-  std::erase_if(waiter.tokens, [&](const Bytes& token) {
+  give_keys_back(waiter);
+  std::erase_if(waiter.tokens, [&](const Blob& token) {
     unindex(token);
     const auto found = by_token_.find(token);
     if (found == by_token_.end()) return true;
@@ -146,7 +191,7 @@ void Pending::counter_tokens(std::string_view key, std::int64_t number,
 }
 
 /// Adds a token of one waiter to the table of prefixes or counters, if it belongs there.
-void Pending::index(const Bytes& token) {
+void Pending::index(std::string_view token) {
   if (token.front() == kPrefix) ++prefix_sizes_[token.size() - 1];
   if (token.front() == kCounter) {
     ++counters_[Bytes(key_of_counter(token))][number_of_counter(token)];
@@ -154,7 +199,7 @@ void Pending::index(const Bytes& token) {
 }
 
 /// Undoes index().
-void Pending::unindex(const Bytes& token) {
+void Pending::unindex(std::string_view token) {
   if (token.front() == kPrefix && --prefix_sizes_.at(token.size() - 1) == 0) {
     prefix_sizes_.erase(token.size() - 1);
   }
@@ -175,7 +220,7 @@ AuditResult Pending::audit() const {
     weight += waiter.weight;
     endless += waiter.deadline == TimePoint::max() ? 1 : 0;
     missing += waiter.missing;
-    for (const Bytes& token : waiter.tokens) {
+    for (const std::string_view token : waiter.tokens) {
       prefixes += token.front() == 'p' ? 1 : 0;
       counting += token.front() == 'n' ? 1 : 0;
     }

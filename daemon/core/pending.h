@@ -15,6 +15,9 @@
 #include <vector>
 
 #include "daemon/core/audit.h"
+#include "daemon/core/memory_ledger.h"
+#include "protocol/blob.h"
+#include "protocol/hash.h"
 #include "protocol/ops.h"
 #include "protocol/types.h"
 
@@ -25,16 +28,19 @@ class Pending {
   struct Waiter {
     SessionId session;
     std::uint64_t sequence = 0;
-    Request request;  ///< needed to compute the reply when the wait ends
-    /// The tokens that were missing when the waiter was added. Of a waiter that was removed: those
-    /// that have not fired.
-    std::vector<Bytes> tokens;
+    /// Needed to compute the reply when the wait ends. While the waiter is in the table, the keys
+    /// for which it waits are empty here: its tokens have them.
+    Request request;
+    /// The tokens that were missing when the waiter was added, in the order of the keys. Of a
+    /// waiter that was removed: those that have not fired. Waiters of one token share its bytes.
+    std::vector<Blob> tokens;
     std::size_t missing = 0;  ///< number of tokens that have not fired
     std::size_t weight = 0;   ///< its part of weight()
     TimePoint started;
     TimePoint deadline;             ///< TimePoint::max(): none
     Duration timeout{0};            ///< the time-out of the request, for the error text
     std::uint64_t fingerprint = 0;  ///< CallId::fingerprint of the request
+    Charge charge;                  ///< for the memory of the waiter
     bool reserves = false;  ///< an item of a queue that ends the wait is kept for the session
     /// If set, the waiter waits until this session is back, counts as gone, or has ended.
     std::optional<SessionId> absent;
@@ -51,18 +57,18 @@ class Pending {
 
   /// Fires a token. Removes and returns the waiters for which this was the last missing token,
   /// in order of their arrival.
-  std::vector<Waiter> fire(const Bytes& token);
+  std::vector<Waiter> fire(std::string_view token);
 
   /// Fires a token for its oldest waiter only, and removes and returns that waiter. That waiter
   /// must not wait for another token.
-  std::optional<Waiter> fire_one(const Bytes& token);
+  std::optional<Waiter> fire_one(std::string_view token);
 
   /// Does the same for the oldest waiter of the token that reserves.
-  std::optional<Waiter> fire_one_reserving(const Bytes& token);
+  std::optional<Waiter> fire_one_reserving(std::string_view token);
 
-  bool waits_for(const Bytes& token) const { return by_token_.contains(token); }
+  bool waits_for(std::string_view token) const { return by_token_.contains(token); }
   /// Returns how many waiters wait for the token.
-  std::size_t waiters(const Bytes& token) const {
+  std::size_t waiters(std::string_view token) const {
     const auto it = by_token_.find(token);
     return it == by_token_.end() ? 0 : it->second.size();
   }
@@ -99,7 +105,7 @@ class Pending {
 
   using Id = std::uint64_t;
   /// Returns the waiters of a token, in order of their arrival; null if it has none.
-  const std::set<Id>* waiters_of(const Bytes& token) const {
+  const std::set<Id>* waiters_of(std::string_view token) const {
     const auto it = by_token_.find(token);
     return it == by_token_.end() ? nullptr : &it->second;
   }
@@ -108,13 +114,23 @@ class Pending {
   const std::map<Id, Waiter>& all() const { return waiters_; }
 
  private:
+  struct Hash {
+    using is_transparent = void;  // NOLINT(readability-identifier-naming)
+    std::size_t operator()(std::string_view token) const { return hash_of(token); }
+  };
+  struct Equal {
+    using is_transparent = void;  // NOLINT(readability-identifier-naming)
+    bool operator()(std::string_view a, std::string_view b) const { return a == b; }
+  };
+
   Waiter take(Id id);
-  void index(const Bytes& token);
-  void unindex(const Bytes& token);
+  void index(std::string_view token);
+  void unindex(std::string_view token);
 
   Id next_id_ = 1;
   std::map<Id, Waiter> waiters_;
-  std::unordered_map<Bytes, std::set<Id>> by_token_;  // never iterated: its order is not fixed
+  /// Never iterated: its order is not fixed.
+  std::unordered_map<Blob, std::set<Id>, Hash, Equal> by_token_;
   std::set<std::pair<TimePoint, Id>> by_deadline_;
   std::map<std::pair<SessionId, std::uint64_t>, Id> by_call_;
   std::map<std::size_t, std::size_t> prefix_sizes_;  // prefix length -> number of prefix tokens
@@ -122,5 +138,12 @@ class Pending {
   std::map<Bytes, std::map<std::int64_t, std::size_t>, std::less<>> counters_;
   std::size_t weight_ = 0;  // sum over all waiters
 };
+
+/// Returns the key of a token that stands for a key, a queue, or a change of a key or prefix.
+inline std::string_view key_of_token(std::string_view token) { return token.substr(1); }
+/// Returns the key of a token of Pending::counter_token().
+inline std::string_view key_of_counter(std::string_view token) {
+  return token.substr(1 + sizeof(std::int64_t));
+}
 
 }  // namespace c10dd::core

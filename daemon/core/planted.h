@@ -42,6 +42,7 @@ enum class Planted {
   absence_kept,        ///< fault: a barrier still waits for a session that has ended
   totals_kept,         ///< fault: the totals of an ended session are still kept
   reservation_kept,    ///< fault: an item is still kept for a session that has ended
+  charge_kept,         ///< fault: memory that is held no more is still charged
   beating_blamed,      ///< fault: a rank counts as silent between two of its heartbeats
 
   // in the diagnosis of process groups; the stories of hangs find these faults (hang_story.h)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits of one job. A request that would exceed a limit changes nothing and fails with
 // quota_exceeded. The error text names the value and the limit. Only the limits of the history
-// refuse no request: beyond them, the oldest changes of the history are dropped.
+// and of outcomes refuse no request: beyond them, the oldest ones are dropped.
 #pragma once
 
 #include "protocol/limits.h"
@@ -19,6 +19,7 @@ struct Quotas {
   std::size_t queue_bytes = limits::kQueueBytesPerJob;
   std::size_t history_changes = limits::kHistoryChanges;
   std::size_t history_bytes = limits::kHistoryBytes;
+  std::size_t outcome_bytes = limits::kOutcomeBytesKept;  ///< of barriers and exchanges
   Duration session_expiry = limits::kSessionExpiry;  ///< for sessions that do not ask for an expiry
   /// If another daemon may have served the job before: after a load, members have this time and
   /// their ttl to come back, because they may take each sign of life from any daemon for one of the

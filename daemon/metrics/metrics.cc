@@ -135,6 +135,8 @@ class Metrics::Impl {
  public:
   Gauge& ready = *Family<Gauge>(registry, metric::kReady).with({});
   Gauge& connection_bytes = *Family<Gauge>(registry, metric::kConnectionBytes).with({});
+  Gauge& stored_bytes = *Family<Gauge>(registry, metric::kStoredBytes).with({});
+  Gauge& held_bytes = *Family<Gauge>(registry, metric::kHeldBytes).with({});
   Gauge& jobs = *Family<Gauge>(registry, metric::kJobs).with({});
   Gauge& jobs_owned = *Family<Gauge>(registry, metric::kJobsOwned).with({});
   Counter& takeovers = *Family<Counter>(registry, metric::kTakeovers).with({});
@@ -207,8 +209,10 @@ void Metrics::disk(std::uint64_t free, bool full) {
   impl_->disk_full().Set(full ? 1 : 0);
 }
 
-void Metrics::connection_bytes(std::uint64_t held) {
-  impl_->connection_bytes.Set(static_cast<double>(held));
+void Metrics::memory(std::uint64_t stored, std::uint64_t held, std::uint64_t connections) {
+  impl_->stored_bytes.Set(static_cast<double>(stored));
+  impl_->held_bytes.Set(static_cast<double>(held));
+  impl_->connection_bytes.Set(static_cast<double>(connections));
 }
 
 void Metrics::connection_opened(Protocol protocol) {

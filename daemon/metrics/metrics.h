@@ -51,8 +51,8 @@ class Metrics {
   /// refused.
   void disk(std::uint64_t free, bool full);
 
-  /// held: bytes that core::ConnectionBudget counts.
-  void connection_bytes(std::uint64_t held);
+  /// stored, held: as core::MemoryLedger counts them. connections: as core::ConnectionBudget does.
+  void memory(std::uint64_t stored, std::uint64_t held, std::uint64_t connections);
   void connection_opened(Protocol protocol);
   /// reason: one of a small fixed set, e.g. "peer", "malformed", "slow_consumer", "drain".
   void connection_closed(Protocol protocol, std::string_view reason);

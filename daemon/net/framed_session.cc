@@ -158,7 +158,7 @@ bool FramedSession::read() {
     bytes.copy(scratch.data(), bytes.size());
     ErrorCode failed;  // ignored: if this read fails, the next read fails, too
     const bool small = share_.budget().scarce() && !share_.has_frame();
-    const std::size_t most = small ? limits::kSmallFrameBytes : kReadBytes;
+    const std::size_t most = small ? limits::kUncountedBytes : kReadBytes;
     const std::size_t more =
         stream_->read_now(asio::buffer(scratch.data(), most) + bytes.size(), failed);
     bytes = std::string_view(scratch).substr(0, bytes.size() + more);
@@ -189,7 +189,7 @@ void FramedSession::take_in() {
 void FramedSession::ask_for_room() {
   if (in_.empty() || frames_left_ || ended_ != nullptr) return;
   const std::size_t size = frame_size(in_, share_.frame());
-  if (size <= std::max(limits::kSmallFrameBytes, share_.frame())) return;
+  if (size <= std::max(limits::kUncountedBytes, share_.frame())) return;
   waits_for_room_ = !share_.begin_frame(size);
   if (!waits_for_room_) in_.reserve(size);
 }

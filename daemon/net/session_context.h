@@ -12,6 +12,7 @@
 
 #include "daemon/config/options.h"
 #include "daemon/core/effects.h"
+#include "daemon/core/host/job_directory.h"
 #include "daemon/core/sessions/grants.h"
 #include "protocol/error.h"
 #include "protocol/limits.h"
@@ -36,7 +37,8 @@ struct SessionContext {
   Shard& first;  ///< the shard of the loop that accepts connections
   /// Returns the shard that serves a run of a job: EngineHost::shard_of(). `shard_of` is null if
   /// the first shard serves all jobs. Called on the loop that accepts connections.
-  std::function<Result<Shard*>(const std::string& job, const std::string& run, bool may_make)>
+  std::function<Result<Shard*>(const std::string& job, const std::string& run,
+                               const core::JobAsker& asker)>
       shard_of;
   Duration hello_deadline = limits::kHelloDeadline;  ///< time limit for a client's first request
   /// Says who has sent a credential on a stream: core::NativeConnection::authenticate().

@@ -68,7 +68,7 @@ void BudgetShare::enter() {
 }
 
 bool BudgetShare::begin_frame(std::size_t size) {
-  if (size <= std::max(limits::kSmallFrameBytes, frame_)) return true;
+  if (size <= std::max(limits::kUncountedBytes, frame_)) return true;
   enter();
   frame_ = size;
   bool fits = false;
@@ -86,7 +86,7 @@ void BudgetShare::give_back_frame() {
 
 void BudgetShare::report_replies(std::size_t bytes) {
   enter();
-  replies_ = bytes <= limits::kSmallFrameBytes ? 0 : bytes;
+  replies_ = bytes <= limits::kUncountedBytes ? 0 : bytes;
   budget_.decide([this] { return budget_.budget_.set_replies(number_, replies_); });
 }
 

@@ -81,7 +81,7 @@ class BudgetShare {
 
   /// Asks for memory for a frame of `size` bytes, or for a frame to grow to this size. Returns
   /// false if the connection has to wait; the sink is called when the connection may go on or must
-  /// close. A frame of up to limits::kSmallFrameBytes always fits.
+  /// close. A frame of up to limits::kUncountedBytes always fits.
   bool begin_frame(std::size_t size);
   bool has_frame() const { return frame_ > 0; }
   /// Returns the size of the frame that is counted or waits; 0 if there is none.
@@ -93,8 +93,8 @@ class BudgetShare {
   /// after a large change, or when the size has become small. So frequent calls are cheap.
   void set_replies(std::size_t bytes) {
     const std::size_t more = bytes > replies_ ? bytes - replies_ : replies_ - bytes;
-    const bool few = bytes <= limits::kSmallFrameBytes && replies_ > 0;
-    if (more > limits::kSmallFrameBytes || few) report_replies(bytes);
+    const bool few = bytes <= limits::kUncountedBytes && replies_ > 0;
+    if (more > limits::kUncountedBytes || few) report_replies(bytes);
   }
   /// Returns to the budget all memory that the connection holds.
   void leave();

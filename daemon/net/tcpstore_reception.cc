@@ -151,7 +151,7 @@ void TcpStoreReception::bind(const tcpstore::MessageHead& first) {
 void TcpStoreReception::move(const std::string& run) {
   const SessionContext& context = listener_->context;
   const Result<Shard*> found = context.shard_of
-                                   ? context.shard_of(listener_->settings.tcpstore_job, run, true)
+                                   ? context.shard_of(listener_->settings.tcpstore_job, run, {})
                                    : Result<Shard*>(&context.first);
   if (!found) {
     listener_->runs->ended(client_.connection);

@@ -220,8 +220,9 @@ void EngineHost::report_damage(const std::string& what) {
 
 // ---- the directory -----------------------------------------------------------------------------
 
-Result<Shard*> EngineHost::shard_of(const std::string& job, const std::string& run, bool may_make) {
-  const Result<JobNumber> number = directory_.expect(job, run, may_make);
+Result<Shard*> EngineHost::shard_of(const std::string& job, const std::string& run,
+                                    const core::JobAsker& asker) {
+  const Result<JobNumber> number = directory_.expect(job, run, asker);
   if (!number) return number.error();
   return &shards_->of(*number);
 }

@@ -65,9 +65,10 @@ class EngineHost final : private core::DirectoryHost::Shell {
 
   core::DirectoryHost& directory() { return directory_; }
 
-  /// Returns the shard that serves a run of a job. If the run is new and `may_make` is true, gives
+  /// Returns the shard that serves a run of a job. If the run is new and `asker` may make it, gives
   /// it a number. Fails as core::DirectoryHost::expect() does.
-  Result<Shard*> shard_of(const std::string& job, const std::string& run, bool may_make);
+  Result<Shard*> shard_of(const std::string& job, const std::string& run,
+                          const core::JobAsker& asker);
 
   /// See core::DirectoryHost::remove().
   void remove(const std::string& job, std::function<void(Result<void>)> then) {

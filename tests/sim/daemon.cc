@@ -351,11 +351,24 @@ std::pair<std::uint64_t, std::uint64_t> Daemon::bytes() const {
   for (const auto& shard : shards_) {
     for (const auto& [number, slot] : shard->host().jobs()) {
       if (!slot->serving) continue;
-      const core::JobStats stats = slot->job->stats();
-      sum += stats.bytes + stats.queue_bytes + stats.history_bytes;
+      sum += slot->job->stats().memory();
     }
   }
-  return {sum, growth_.bytes()};
+  return {sum, growth_.memory().stored()};
+}
+
+std::pair<std::uint64_t, std::uint64_t> Daemon::charged() const {
+  std::uint64_t sum = 0;
+  for (const auto& shard : shards_) {
+    for (const auto& [number, slot] : shard->host().jobs()) {
+      sum += slot->charge.bytes();
+      if (slot->job) sum += slot->job->charged();
+      for (const auto& [session, attachment] : slot->attached) {
+        sum += attachment->credential.bytes();
+      }
+    }
+  }
+  return {sum, growth_.memory().held()};
 }
 
 const core::Job* Daemon::job(const std::string& name) const {

@@ -58,6 +58,8 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   std::string unsettled() const;
   /// Returns the bytes of all served jobs, and their sum as the growth gate counts it.
   std::pair<std::uint64_t, std::uint64_t> bytes() const;
+  /// Returns what is charged for what the jobs hold, and what the ledger says of it.
+  std::pair<std::uint64_t, std::uint64_t> charged() const;
   /// Returns the job of this name; null if it is not served.
   const core::Job* job(const std::string& name) const;
   core::Quotas quotas() const;

@@ -140,6 +140,7 @@ constexpr PlantInfo kPlants[] = {
     {core::Planted::outcome_bytes_kept, "outcome_bytes_kept",
      "bytes of dropped outcomes still count"},
     {core::Planted::weight_kept, "weight_kept", "an answered request still counts as blocked"},
+    {core::Planted::charge_kept, "charge_kept", "what is held no more is still charged"},
     {core::Planted::late_hello_retired, "late_hello_retired",
      "a run is retired although a hello is on its way"},
     {core::Planted::away_is_idle, "away_is_idle",

@@ -30,10 +30,13 @@ std::string text_of(const core::JobStats& s) {
 /// Every call has its reply, so no request may be blocked (O10).
 void Simulation::check_bounds() {
   for (const auto& daemon : fleet_) {
-    const auto [held, counted] = daemon->bytes();
-    if (held == counted) continue;
-    return world_.violated("bounds", "all jobs hold " + std::to_string(held) +
-                                         " bytes, counted are " + std::to_string(counted));
+    for (const auto& [what, sums] :
+         {std::pair("hold", daemon->bytes()), std::pair("hold for clients", daemon->charged())}) {
+      if (sums.first == sums.second) continue;
+      return world_.violated("bounds", std::string("all jobs ") + what + " " +
+                                           std::to_string(sums.first) + " bytes, counted are " +
+                                           std::to_string(sums.second));
+    }
   }
   for (const auto& [name, number] : records_.jobs) {
     const core::Job* job = this->job(name);

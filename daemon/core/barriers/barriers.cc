@@ -43,6 +43,20 @@ std::size_t bytes_of(const Arrival& arrival) {
   return bytes;
 }
 
+/// Returns the memory of an arrival: of its entries in the tables, and of what it brings.
+std::size_t memory_of(const Arrival& arrival) {
+  constexpr std::size_t kArrival = 512;
+  constexpr std::size_t kPart = 48;
+  return kArrival + bytes_of(arrival) + arrival.parts.size() * kPart +
+         arrival.participants.size() * sizeof(Rank);
+}
+
+/// Returns the memory of an outcome.
+std::size_t memory_of(const BarrierState& outcome) {
+  constexpr std::size_t kOutcome = 512;
+  return kOutcome + outcome.bytes() + outcome.participants.size() * sizeof(Rank);
+}
+
 /// Returns whether the restored rows of a barrier are consistent. A complete barrier must have no
 /// arrivals, except a released exchange, which must have the arrivals of all ranks.
 bool fits_together(const BarrierKey& key, const BarrierState& barrier) {
@@ -106,8 +120,8 @@ Result<void> Barriers::check_same(const BarrierKey& key, Rank rank, const Arriva
 }
 
 Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, Arrival arrival,
-                                             const Sessions& sessions, Revision revision,
-                                             TimePoint now, Rows& rows) {
+                                             const Sessions& sessions, const Allowance& allowance,
+                                             Revision revision, TimePoint now, Rows& rows) {
   const BarrierState* known = find(key);
   if (known != nullptr) {
     if (known->broken) return known;
@@ -128,6 +142,11 @@ Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, A
     return failure(Code::quota_exceeded,
                    "too many bytes in unfinished exchanges of the job: {}, limit {}",
                    arrived_bytes_ + bytes, limits::kArrivedBytes);
+  }
+  const std::size_t memory = memory_of(arrival);
+  if (auto full = allowance.refuses(memory, "this arrival")) return *full;
+  if (const Session* by = sessions.find(arrival.session)) {
+    arrival.charge = Charge(by->account(), memory);
   }
   BarrierState& barrier = begin(key, arrival, now);
   rows.push_back(
@@ -242,6 +261,7 @@ void Barriers::finish(const BarrierKey& key, BarrierState& barrier) {
   }
   barrier.cohort =
       participation_.finished(key, std::move(sessions), barrier.broken.has_value(), like(key));
+  barrier.charge = Charge(barrier.arrivals.begin()->second.charge.account(), memory_of(barrier));
   barrier.arrivals.clear();
   unfinished_.erase(key);
   completed_.push_back(key);
@@ -377,8 +397,7 @@ void Barriers::forget_broken(Rows& rows) {
 /// Drops the oldest outcomes while there are more than the limits allow. Keeps outcomes of revision
 /// `since` or later, because their waiters have not been answered yet.
 void Barriers::forget_old(Revision since, Rows& rows) {
-  while (completed_.size() > limits::kOutcomesKept ||
-         completed_bytes_ > limits::kOutcomeBytesKept) {
+  while (completed_.size() > limits::kOutcomesKept || completed_bytes_ > outcome_bytes_) {
     const BarrierKey oldest = completed_.front();
     if (barriers_.at(oldest).revision >= since) return;
     drop(oldest, rows);
@@ -437,7 +456,7 @@ Result<void> Barriers::restore_arrival(const BarrierKey& key, std::uint64_t rank
   return {};
 }
 
-Result<void> Barriers::resume(TimePoint now) {
+Result<void> Barriers::resume(TimePoint now, const AccountRef& account) {
   for (auto& [key, barrier] : barriers_) {
     barrier.first_arrival = now;
     if (!fits_together(key, barrier)) {
@@ -446,8 +465,9 @@ Result<void> Barriers::resume(TimePoint now) {
     if (barrier.complete) continue;
     unfinished_.insert(key);
     const bool all = barrier.arrivals.size() == barrier.world_size;
-    for (const auto& [rank, arrival] : barrier.arrivals) {
+    for (auto& [rank, arrival] : barrier.arrivals) {
       participation_.arrived(arrival.session, key);
+      arrival.charge = Charge(account, memory_of(arrival));
       arrived_bytes_ += bytes_of(arrival);
       if (all) barrier.absent.insert(arrival.session);
     }
@@ -463,12 +483,22 @@ Result<void> Barriers::resume(TimePoint now) {
     barrier.cohort.reset();
     barrier.cohort =
         participation_.finished(key, std::move(sessions), barrier.broken.has_value(), like(key));
+    barrier.charge = Charge(account, memory_of(barrier));
     completed_.push_back(key);
     completed_bytes_ += barrier.bytes();
   }
   const auto completed_at = [&](const BarrierKey& key) { return barriers_.at(key).revision; };
   std::ranges::stable_sort(completed_, {}, completed_at);
   return {};
+}
+
+std::size_t Barriers::charged() const {
+  std::size_t bytes = 0;
+  for (const auto& [key, barrier] : barriers_) {
+    bytes += barrier.charge.bytes();
+    for (const auto& [rank, arrival] : barrier.arrivals) bytes += arrival.charge.bytes();
+  }
+  return bytes;
 }
 
 AuditResult Barriers::audit() const {

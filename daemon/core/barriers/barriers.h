@@ -47,6 +47,7 @@ struct Arrival {
   std::vector<Bytes> parts;
   std::string group = {};               ///< see Barrier in protocol/barrier_ops.h
   std::vector<Rank> participants = {};  ///< see Barrier in protocol/barrier_ops.h
+  Charge charge = {};                   ///< not stored
 };
 BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts, group, participants))
 
@@ -75,6 +76,7 @@ struct BarrierState {
   /// For each rank, the offset and size of its slice of `result`.
   std::vector<std::pair<std::size_t, std::size_t>> slices;
   std::set<SessionId> absent;  ///< sessions without a connection; empty until all ranks arrive
+  Charge charge;               ///< once complete: for the outcome, to the account of the first rank
 
   /// Returns the ranks that have not arrived; an empty list if the barrier is complete.
   std::vector<Rank> missing() const;
@@ -89,14 +91,19 @@ struct BarrierState {
 
 class Barriers {
  public:
+  /// outcome_bytes: beyond it, the oldest outcomes are forgotten.
+  explicit Barriers(std::size_t outcome_bytes = limits::kOutcomeBytesKept)
+      : outcome_bytes_(outcome_bytes) {}
+
   /// Records the arrival of a rank, and appends the changed rows. After the last arrival, completes
   /// the barrier at `revision` if the barrier is bound to a group or if all sessions that arrived
   /// are connected. Otherwise the barrier waits for its absent sessions. Changes nothing if the
   /// barrier is broken, or if this session has already arrived as this rank. Fails with
-  /// size_mismatch, rank_taken or quota_exceeded; a failure changes nothing.
+  /// size_mismatch, rank_taken or quota_exceeded; a failure changes nothing. `allowance` is that of
+  /// the session.
   Result<const BarrierState*> arrive(const BarrierKey& key, Rank rank, Arrival arrival,
-                                     const Sessions& sessions, Revision revision, TimePoint now,
-                                     Rows& rows);
+                                     const Sessions& sessions, const Allowance& allowance,
+                                     Revision revision, TimePoint now, Rows& rows);
 
   /// Notes that a session is connected again. Completes the barriers that waited only for its
   /// connection, and returns their keys.
@@ -147,8 +154,9 @@ class Barriers {
   static bool owns(const Row& row) { return row.key.starts_with('a') || row.key.starts_with('o'); }
   Result<void> restore(const Row& row);
   /// Finishes a restore after its last row: rebuilds the results of completed exchanges. Treats all
-  /// sessions as not connected. Fails with malformed if arrivals and outcomes are inconsistent.
-  Result<void> resume(TimePoint now);
+  /// sessions as not connected. `account` pays for what is restored. Fails with malformed if
+  /// arrivals and outcomes are inconsistent.
+  Result<void> resume(TimePoint now, const AccountRef& account = nullptr);
 
   /// Returns the revision of the newest outcome.
   Revision newest() const {
@@ -156,6 +164,8 @@ class Barriers {
   }
   std::size_t pending() const { return unfinished_.size(); }
   std::size_t outcomes() const { return completed_.size(); }
+  /// Returns the bytes that are charged for what it holds.
+  std::size_t charged() const;
   AuditResult audit() const;
 
  private:
@@ -171,6 +181,7 @@ class Barriers {
   Result<void> restore_outcome(const BarrierKey& key, const Row& row);
   Result<void> restore_arrival(const BarrierKey& key, std::uint64_t rank, const Row& row);
 
+  std::size_t outcome_bytes_;
   std::map<BarrierKey, BarrierState> barriers_;
   Participation participation_;
   std::set<BarrierKey> unfinished_;

@@ -60,7 +60,7 @@ void DirectoryHost::end_volatile(const std::string& job, const std::string& run)
 /// Returns the number of a run. If the run is new and the asker may make it, gives it a number,
 /// with a row in `effects`.
 Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::string& run,
-                                           bool may_make, Effects& effects) {
+                                           const JobAsker& asker, Effects& effects) {
   if (const auto live = volatile_runs_.find(job, run)) return *live;
   if (!directory_) return closed();
   const bool is_new = !directory_->find(job, run);
@@ -70,16 +70,21 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
                    "create a run with such a name; choose another name",
                    printable(run, limits::kNameShown), printable(job, limits::kNameShown));
   }
-  if (is_new && !may_make) return not_made(job, run);
+  if (is_new && !asker.may_make) return not_made(job, run);
+  if (is_new) {
+    const MemoryLedger& memory = shell_.host_of(VolatileRuns::kFirst).growth().memory();
+    const AccountRef account = memory.account(new_jobs_of(asker.principal));
+    if (auto full = memory.allowance(*account).refuses(JobSlot::kBytes, "a new job")) return *full;
+  }
   return directory_->open(job, run, effects);
 }
 
 /// As above, and commits the row. In a fleet, the run must be known: see locate_new().
 Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::string& run,
-                                           bool may_make) {
+                                           const JobAsker& asker) {
   Effects effects;
   const Revision before = directory_ ? directory_->revision() : 0;
-  const Result<JobNumber> number = number_of(job, run, may_make, effects);
+  const Result<JobNumber> number = number_of(job, run, asker, effects);
   if (number && !effects.rows.empty()) {
     C10DD_ASSERT(!fleet_);
     shell_.write({before, effects.revision, std::move(effects.rows), {}}, {});
@@ -88,13 +93,13 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
 }
 
 Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::string& run,
-                                        bool may_make) {
+                                        const JobAsker& asker) {
   if (const auto live = volatile_runs_.find(job, run)) return *live;
   std::optional<JobNumber> known;
   if (directory_) known = directory_->find(job, run);
   if (known) return *known;
   if (fleet_) return unavailable("the run is new: it has no number before its first hello");
-  const Result<JobNumber> number = number_of(job, run, may_make);
+  const Result<JobNumber> number = number_of(job, run, asker);
   // Until the hello arrives, the job counts as idle. If the client disconnects first, the job is
   // retired.
   if (number) directory_->mark_idle(*number, true, job_time());
@@ -111,8 +116,8 @@ JobLocation DirectoryHost::location_of(JobNumber number) {
 }
 
 Result<JobLocation> DirectoryHost::locate(const std::string& job, const std::string& run,
-                                          bool may_make) {
-  const Result<JobNumber> number = number_of(job, run, may_make);
+                                          const JobAsker& asker) {
+  const Result<JobNumber> number = number_of(job, run, asker);
   if (!number) return number.error();
   return location_of(*number);
 }
@@ -123,15 +128,14 @@ void DirectoryHost::locate(const std::string& job, const std::string& run, const
     const auto answer = [&back, then](const Result<JobLocation>& location) {
       back.dispatch([then, location] { then(location); });
     };
-    const bool may_make = asker.may_make;
     if (!fleet_ || !directory_ || volatile_runs_.find(job, run))
-      return answer(locate(job, run, may_make));
+      return answer(locate(job, run, asker));
     const std::optional<JobNumber> known = directory_->find(job, run);
-    if (!known && may_make) return locate_paced(job, run, asker.client, answer);
+    if (!known && asker.may_make) return locate_paced(job, run, asker, answer);
     // A change under way may have given the run a number that another daemon gives to another run.
     if (known && !mirror_.has(directory_->entry_row(*known)))
-      return locate_new(job, run, may_make, answer);
-    answer(locate(job, run, may_make));
+      return locate_new(job, run, asker, answer);
+    answer(locate(job, run, asker));
   });
 }
 

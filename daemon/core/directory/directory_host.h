@@ -174,7 +174,7 @@ class DirectoryHost final : public JobDirectory {
 
   /// Returns the number of the job that a hello will name. A new job gets a number and is marked as
   /// idle, so the directory retires the job after the grace if no hello comes. Fails as locate().
-  Result<JobNumber> expect(const std::string& job, const std::string& run, bool may_make);
+  Result<JobNumber> expect(const std::string& job, const std::string& run, const JobAsker& asker);
 
   void locate(const std::string& job, const std::string& run, const JobAsker& asker, HostLoop& back,
               std::function<void(Result<JobLocation>)> then) override;
@@ -240,16 +240,17 @@ class DirectoryHost final : public JobDirectory {
                      std::function<void(Result<void>)> then);
   void drop_runs(const std::vector<NamedRun>& runs, const std::function<void()>& then);
   void erase_marked(const std::vector<JobNumber>& numbers);
-  void locate_new(const std::string& job, const std::string& run, bool may_make,
+  void locate_new(const std::string& job, const std::string& run, const JobAsker& asker,
                   std::function<void(Result<JobLocation>)> then);
-  void locate_paced(const std::string& job, const std::string& run, const std::string& client,
+  void locate_paced(const std::string& job, const std::string& run, const JobAsker& asker,
                     std::function<void(Result<JobLocation>)> then);
   void locate_due(TimePoint now);
 
-  Result<JobNumber> number_of(const std::string& job, const std::string& run, bool may_make,
+  Result<JobNumber> number_of(const std::string& job, const std::string& run, const JobAsker& asker,
                               Effects& effects);
-  Result<JobNumber> number_of(const std::string& job, const std::string& run, bool may_make);
-  Result<JobLocation> locate(const std::string& job, const std::string& run, bool may_make);
+  Result<JobNumber> number_of(const std::string& job, const std::string& run,
+                              const JobAsker& asker);
+  Result<JobLocation> locate(const std::string& job, const std::string& run, const JobAsker& asker);
   JobLocation location_of(JobNumber number);
   void retire();
   void retire_volatile(TimePoint now);

@@ -227,13 +227,14 @@ void DirectoryHost::drop_runs(const std::vector<NamedRun>& runs,
 
 /// Gives a new run a number. The number is told when it is durable: until then another daemon may
 /// give it to another run.
-void DirectoryHost::locate_new(const std::string& job, const std::string& run, bool may_make,
+void DirectoryHost::locate_new(const std::string& job, const std::string& run,
+                               const JobAsker& asker,
                                std::function<void(Result<JobLocation>)> then) {
   const auto number = std::make_shared<Result<JobNumber>>(closed());
-  change({[this, job, run, may_make, number]() -> Batch {
+  change({[this, job, run, asker, number]() -> Batch {
             Effects effects;
             const Revision before = directory_->revision();
-            *number = number_of(job, run, may_make, effects);
+            *number = number_of(job, run, asker, effects);
             return {before, effects.revision, std::move(effects.rows), {}};
           },
           [this, number, then = std::move(then)](const Written& written) {
@@ -245,8 +246,9 @@ void DirectoryHost::locate_new(const std::string& job, const std::string& run, b
 
 /// As locate_new(), when the client may make another job.
 void DirectoryHost::locate_paced(const std::string& job, const std::string& run,
-                                 const std::string& client,
+                                 const JobAsker& asker,
                                  std::function<void(Result<JobLocation>)> then) {
+  const std::string& client = asker.client;
   const TimePoint now = job_time();
   const std::optional<TimePoint> when = client.empty() ? now : pace_.next(client, now);
   if (!when) {
@@ -255,9 +257,9 @@ void DirectoryHost::locate_paced(const std::string& job, const std::string& run,
                            "waiting; create fewer jobs, or use one job with several runs",
                            client, limits::kNewJobsPerSecond)));
   }
-  if (*when <= now) return locate_new(job, run, true, std::move(then));
-  paced_.emplace(*when, [this, job, run, then = std::move(then)] {
-    directory_ ? locate_new(job, run, true, then) : then(closed());
+  if (*when <= now) return locate_new(job, run, asker, std::move(then));
+  paced_.emplace(*when, [this, job, run, asker, then = std::move(then)] {
+    directory_ ? locate_new(job, run, asker, then) : then(closed());
   });
 }
 

@@ -97,6 +97,8 @@ void ask(GroupMember& m, const Session& session, const Join& request, std::uint6
   m.ending.clear();
   m.present = session.connected;
   m.stalled = false;
+  if (m.charge.account() != session.account()) m.charge = Charge(session.account(), 0);
+  m.charge.set(memory_of_member(m));
 }
 
 }  // namespace

@@ -176,10 +176,11 @@ Result<void> Groups::restore(const Row& row) {
   return group.take(std::move(*list));
 }
 
-Result<void> Groups::resume(Revision newest, TimePoint now) {
+Result<void> Groups::resume(Revision newest, TimePoint now, const AccountRef& account) {
   for (auto& [name, stored] : std::exchange(stored_, {})) {
     Result<GroupState> state = stored.complete(newest);
     if (!state) return state.error();
+    state->charge_all(account);
     const Group& group = groups_.try_emplace(name, std::move(*state), now).first->second;
     for (const auto& [id, member] : group.state().members()) {
       if (!member.is_here()) continue;
@@ -190,6 +191,15 @@ Result<void> Groups::resume(Revision newest, TimePoint now) {
     count(name, group);
   }
   return {};
+}
+
+std::size_t Groups::charged() const {
+  std::size_t bytes = 0;
+  for (const auto& [name, group] : groups_) {
+    for (const auto& [id, member] : group.state().members()) bytes += member.charge.bytes();
+    for (const StoredNotice& notice : group.facts().notices) bytes += notice.charge.bytes();
+  }
+  return bytes;
 }
 
 Revision Groups::newest() const {

@@ -75,10 +75,12 @@ class Groups {
   /// Completes the restore of all groups. Call it after the last restore(). `newest` is the
   /// revision of the job. At first no member has a connection, and every deadline starts again with
   /// its full time. Fails with malformed if the rows of a group do not fit together.
-  Result<void> resume(Revision newest, TimePoint now);
+  Result<void> resume(Revision newest, TimePoint now, const AccountRef& account = nullptr);
   /// Returns the sessions that are members of any group. The caller must call ended() for each of
   /// these sessions when the session ends.
   std::vector<SessionId> members() const { return liveness_.members(); }
+  /// Returns the bytes that are charged for what it holds.
+  std::size_t charged() const;
   /// Returns the revision of the newest change of any group.
   Revision newest() const;
 

@@ -60,14 +60,16 @@ Result<std::uint64_t> Notices::notify(GroupState& group, const Notify& request, 
   notice.kind = request.kind;
   notice.deadline = std::clamp<Duration>(request.deadline, Duration::zero(), limits::kTimeoutMax);
   notice.reason = printable(request.reason.substr(0, limits::kReasonBytes), limits::kReasonBytes);
-  facts.notices.push_back(notice);
-  open_[notice.number] = {named.size(), named.size(), end_of(notice, at.now)};
+  notice.charge = Charge(at.account, memory_of_notice(named.size()));
+  const std::uint64_t number = notice.number;
+  open_[number] = {named.size(), named.size(), end_of(notice, at.now)};
+  facts.notices.push_back(std::move(notice));
   for (const SessionId& id : named) {
-    group.change(id, [&](GroupMember& m) { m.notices.push_back({notice.number, false}); });
+    group.change(id, [&](GroupMember& m) { m.notices.push_back({number, false}); });
     group.put(id, at);
   }
   group.note_status_change(at);
-  return notice.number;
+  return number;
 }
 
 Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::uint64_t number,

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/memory_ledger.h"
+#include "protocol/limits.h"
 #include "protocol/ops.h"
 #include "protocol/rows.h"
 
@@ -17,6 +19,7 @@ struct ChangeContext {
   Revision revision;
   TimePoint now;
   Rows& rows;
+  AccountRef account = nullptr;  ///< pays for what the change makes the group hold
 };
 
 /// Records in a member's row that a notice names the member.
@@ -54,6 +57,7 @@ struct GroupMember {
   std::string phase;              ///< of its newest progress report
   std::uint64_t at_step = 0;      ///< of its newest progress report
   bool stalled = false;
+  Charge charge = {};
 
   bool is_here() const { return state == State::here; }
   /// Returns whether the member asks for a place in the round after `round`.
@@ -63,6 +67,17 @@ BOOST_DESCRIBE_STRUCT(GroupMember, (),
                       (host, pid, local_rank, device, domain, labels, requested_rank, spare, step,
                        failed, joined, asked, asked_in, state, ending, notices))
 
+/// Returns the memory of a member, or of the member that a join makes: of its entries in the group
+/// and in the list that the members get.
+template <class MemberOrJoin>
+std::size_t memory_of_member(const MemberOrJoin& of) {
+  constexpr std::size_t kMember = 1'536;
+  constexpr std::size_t kLabel = 160;
+  std::size_t bytes = of.device.size() + of.domain.size();
+  for (const auto& [label, value] : of.labels) bytes += kLabel + label.size() + value.size();
+  return kMember + 2 * bytes;
+}
+
 /// The stored form of a notice. The deadline is stored as a duration, which starts again in full
 /// after a restart. A member's row lists the notices that name the member, and whether it has
 /// acknowledged each (NoticeReceipt). An acknowledgement therefore rewrites only one row.
@@ -71,8 +86,14 @@ struct StoredNotice {
   Notice::Kind kind = Notice::Kind::drain;
   Duration deadline{0};
   std::string reason;
+  Charge charge = {};  ///< not stored
 };
 BOOST_DESCRIBE_STRUCT(StoredNotice, (), (number, kind, deadline, reason))
+
+/// Returns the memory of a notice that names so many members.
+inline std::size_t memory_of_notice(std::size_t members) {
+  return 256 + limits::kReasonBytes + members * sizeof(NoticeReceipt);
+}
 
 /// The group's own row.
 struct GroupFacts {

@@ -48,6 +48,13 @@ GroupState::GroupState(std::string name, GroupFacts facts, std::map<SessionId, G
   recount();
 }
 
+void GroupState::charge_all(const AccountRef& account) {
+  for (auto& [id, member] : members_) member.charge = Charge(account, memory_of_member(member));
+  for (StoredNotice& notice : facts_.notices) {
+    notice.charge = Charge(account, memory_of_notice(members_.size()));
+  }
+}
+
 const GroupMember* GroupState::find(const SessionId& id) const {
   const auto it = members_.find(id);
   return it == members_.end() ? nullptr : &it->second;

@@ -50,6 +50,9 @@ class GroupState {
   GroupState(std::string name, GroupFacts facts, std::map<SessionId, GroupMember> members,
              MemberList list);
 
+  /// Lets `account` pay for all members and notices, which were restored.
+  void charge_all(const AccountRef& account);
+
   const std::string& name() const { return name_; }
   const GroupFacts& facts() const { return facts_; }
   const std::map<SessionId, GroupMember>& members() const { return members_; }

@@ -74,10 +74,16 @@ void Attachments::attach(const JobRef& slot, const HelloRequest& request) {
     from.principal = std::make_shared<const std::string>(request.caller.principal);
   }
   from.observes = request.caller.observes();
+  from.account = context_.growth.memory().account(
+      {request.caller.principal, from.observes, slot->number, slot->name});
+  if (!slot->charge.account()) {
+    const Payer payer = new_jobs_of(request.caller.principal);
+    slot->charge = Charge(context_.growth.memory().account(payer), JobSlot::kBytes);
+  }
   const AttachmentRef attachment =
       std::make_shared<Attachment>(Attachment{from, request.channel, request.sink});
-  Effects effects =
-      slot->job->apply(attachment->from, {request.sequence, 0, 0, 0}, hello, context_.now());
+  Effects effects = slot->job->apply(attachment->from, {request.sequence, 0, 0, 0}, hello,
+                                     context_.now(), context_.allowance(attachment->from));
   OutgoingReply& welcome = effects.replies.front();
   welcome.attachment = attachment;
   if (welcome.result) {

@@ -59,10 +59,11 @@ Submitted Commits::submit(const JobRef& slot, const AttachmentRef& attachment, c
   // to the repeated request.
   if (attachment->ended() || slot->moving) return Submitted::ignored;
   const std::optional<Failure> no_room = context_.growth.refuses(request, !slot->is_volatile);
+  Allowance allowance = context_.allowance(attachment->from);
+  if (no_room) allowance.no_room = &*no_room;
   const EffectsCleaner cleaner{effects_};
   effects_.rows.keep(!slot->is_volatile || planted(Planted::plain_rows_stored));
-  slot->job->apply(attachment->from, call, request, context_.now(), no_room ? &*no_room : nullptr,
-                   effects_);
+  slot->job->apply(attachment->from, call, request, context_.now(), allowance, effects_);
   perform(slot, effects_, attachment, call.sequence);
   return effects_.blocked ? Submitted::blocked : Submitted::answered;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits the memory that all connections together hold for unfinished frames and unread replies.
-// The caller does not report a frame of at most limits::kSmallFrameBytes, or a connection's unread
+// The caller does not report a frame of at most limits::kUncountedBytes, or a connection's unread
 // replies of at most this size. These do not count and never make a connection wait. A larger frame
 // counts with its full size as soon as its header has been read. If the frame does not fit, its
 // connection must wait before it reads on.

@@ -37,10 +37,6 @@ Growth growth_of(const Request& request) {
   return std::visit([](const auto& op) { return of(op); }, request);
 }
 
-std::uint64_t GrowthGate::bytes() const {
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(bytes_, 0));
-}
-
 void GrowthGate::watch(std::string what, std::uint64_t reserve, std::uint64_t minimum) {
   what_ = std::move(what);
   reserve_ = reserve;
@@ -83,15 +79,15 @@ std::string GrowthGate::disk_note() const {
 
 std::optional<Failure> GrowthGate::refuses(const Request& request, bool stored) const {
   const DiskRoom room = stored ? this->room() : DiskRoom::enough;
-  const std::uint64_t held = bytes();
-  if (room == DiskRoom::enough && held < max_bytes_) return std::nullopt;
+  const std::uint64_t counted = memory_.counted();
+  if (room == DiskRoom::enough && counted < memory_.max_bytes()) return std::nullopt;
   const Growth growth = growth_of(request);
   const Growth refused = room == DiskRoom::none ? Growth::little : Growth::much;
   if (room != DiskRoom::enough && growth >= refused) return failure(Code::disk_full, disk_note());
-  if (growth != Growth::much || held < max_bytes_) return std::nullopt;
+  if (growth != Growth::much || counted < memory_.max_bytes()) return std::nullopt;
   return failure(Code::quota_exceeded,
                  "all jobs together hold {} bytes, limit {}; remove keys, or raise --max-bytes",
-                 held, max_bytes_);
+                 counted, memory_.max_bytes());
 }
 
 }  // namespace c10dd::core

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // While the disk or the memory has no room, refuses requests that would let the state grow. A
 // refusal is definite: the request was not applied. One gate serves all hosts of a daemon. All
-// functions except watch() are thread-safe. No function takes a lock.
+// functions except watch() are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/core/memory_ledger.h"
 #include "protocol/error.h"
 #include "protocol/ops.h"
 
@@ -25,20 +26,19 @@ enum class DiskRoom : std::uint8_t { enough, little, none };
 class GrowthGate {
  public:
   /// max_bytes: the limit for the memory of all jobs together, in bytes.
-  explicit GrowthGate(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}
+  explicit GrowthGate(std::uint64_t max_bytes) : memory_(max_bytes) {}
 
   /// If the request must not be applied now, returns the failure: disk_full or quota_exceeded, with
   /// the value and the limit. Otherwise returns nothing. Set `stored` to false if no row of the
   /// request's job is stored, so that the disk does not matter.
   std::optional<Failure> refuses(const Request& request, bool stored = true) const;
 
-  /// Adds `difference` to the number of bytes that all jobs together hold in memory. `difference`
-  /// is negative if a job has shrunk.
-  void add_bytes(std::int64_t difference) { bytes_ += difference; }
-  std::uint64_t bytes() const;
-  std::uint64_t max_bytes() const { return max_bytes_; }
+  MemoryLedger& memory() { return memory_; }
+  const MemoryLedger& memory() const { return memory_; }
   /// Returns true if less than a sixteenth of the memory is left: what nobody needs must go.
-  bool is_nearly_full() const { return bytes() > max_bytes_ - max_bytes_ / 16; }
+  bool is_nearly_full() const {
+    return memory_.counted() > memory_.max_bytes() - memory_.max_bytes() / 16;
+  }
 
   /// Sets the limits for the free bytes: room() is `little` if fewer than `reserve` bytes are free,
   /// and `none` if fewer than `minimum` are free. `what` names the disk in texts. If watch() is
@@ -59,11 +59,10 @@ class GrowthGate {
   std::uint64_t free() const;
   std::uint64_t kept() const;
 
-  const std::uint64_t max_bytes_;
+  MemoryLedger memory_;
   std::string what_;
   std::uint64_t reserve_ = 0;
   std::uint64_t minimum_ = 0;
-  std::atomic<std::int64_t> bytes_ = 0;
   std::atomic<std::uint64_t> free_ = UINT64_MAX;
   std::atomic<std::uint64_t> needed_ = 0;
   std::atomic<std::uint64_t> written_ = 0;

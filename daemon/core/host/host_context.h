@@ -65,6 +65,15 @@ struct HostContext {
   bool draining = false;
 
   TimePoint now() const { return time.now(loop.now()); }
+  /// Returns the account that pays for what nobody in particular makes the job hold.
+  AccountRef account_of(const JobSlot& slot) const {
+    return growth.memory().account(
+        {.principal = {}, .observes = false, .job = slot.number, .job_name = slot.name});
+  }
+  /// Returns how much memory the sender of a request may have held more.
+  Allowance allowance(const Origin& from) const {
+    return from.account ? growth.memory().allowance(*from.account) : Allowance();
+  }
   /// Returns true if the engine of this generation is open.
   bool is_open(std::uint64_t generation) const {
     return engine && engine->generation == generation;

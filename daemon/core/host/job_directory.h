@@ -27,8 +27,9 @@ struct JobLocation {
 
 /// Who asks for the host of a job.
 struct JobAsker {
-  std::string client = {};  ///< address; empty: this daemon
-  bool may_make = true;     ///< may make the job if it is new
+  std::string client = {};     ///< address; empty: this daemon
+  bool may_make = true;        ///< may make the job if it is new
+  std::string principal = {};  ///< pays for a new job; empty: nobody is authenticated
 };
 
 /// What to do about a job that another daemon owns.

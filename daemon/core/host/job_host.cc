@@ -23,7 +23,7 @@ void JobHost::hello(HelloRequest request) {
   if (attachments_.hello(request)) return;
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
-  const JobAsker asker{request.client, request.caller.may_make_jobs()};
+  const JobAsker asker{request.client, !request.caller.observes(), request.caller.principal};
   auto located = [this, request = std::move(request)](const Result<JobLocation>& found) mutable {
     if (!found) return attachments_.not_found(request, found.error());
     JobHost& owner = *found->host;

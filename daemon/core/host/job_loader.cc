@@ -140,7 +140,8 @@ void JobLoader::begin_volatile(const JobRef& slot) {
   slot->epoch = start.epoch;
   Quotas quotas = context_.settings.quotas;
   quotas.history_changes = std::min(quotas.history_changes, limits::kVolatileHistoryChanges);
-  slot->job = std::make_unique<Job>(slot->number, start, quotas);
+  slot->job = std::make_unique<Job>(slot->number, start, quotas, std::vector<EpochStart>{},
+                                    context_.account_of(*slot));
   slot->gate = std::make_unique<CommitGate>(start, false);
   finish(slot, slot->job->resume(context_.now()));
 }
@@ -178,7 +179,8 @@ void JobLoader::restore_piece(const JobRef& slot) {
     if (context_.engine->in_fleet && !planted(Planted::short_takeover)) {
       quotas.takeover_grace = limits::kTakeoverGrace;
     }
-    slot->job = std::make_unique<Job>(slot->number, start, quotas, claim->starts);
+    slot->job = std::make_unique<Job>(slot->number, start, quotas, claim->starts,
+                                      context_.account_of(*slot));
     const bool confirm = context_.engine->shared && !planted(Planted::confirmation_skipped);
     slot->gate = std::make_unique<CommitGate>(start, confirm);
     slot->restored = {};

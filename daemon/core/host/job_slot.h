@@ -53,6 +53,7 @@ struct Attachment {
   /// Only the thread of the job's host may use the sink. Null: the attachment has ended, and
   /// replies that are held for it are not sent.
   std::shared_ptr<ReplySink> sink;
+  Charge credential = {};     ///< for its text, which the channel keeps
   std::uint64_t refusal = 0;  ///< if the hello was refused: its key in JobSlot::refused
 
   bool ended() const { return sink == nullptr; }
@@ -71,6 +72,9 @@ struct JobMove {
 struct JobSlot {
   JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its);
   ~JobSlot();
+
+  /// The memory of a job without sessions and keys.
+  static constexpr std::size_t kBytes = 24 * 1024;
 
   /// Ends an attachment. Does not tell the job, or the connection.
   void end(const AttachmentRef& attachment, SteadyTime now);
@@ -93,6 +97,8 @@ struct JobSlot {
   // Rows for the engine.
   Rows rows;                 ///< not yet handed to the engine
   Revision handed_over = 0;  ///< revision up to which rows were handed to the engine
+
+  Charge charge;  ///< for the job itself, to the principal of its first session
 
   // Sessions.
   std::unordered_map<SessionId, AttachmentRef, SessionIdHash> attached;

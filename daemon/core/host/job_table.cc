@@ -155,14 +155,14 @@ void JobTable::remove(const JobRef& slot) {
   const auto named = by_name_.find({slot->name, slot->run});
   if (named != by_name_.end() && named->second == slot) by_name_.erase(named);
   const auto bytes = static_cast<std::int64_t>(std::exchange(slot->bytes, 0));
-  if (!planted(Planted::bytes_kept)) context_.growth.add_bytes(-bytes);
+  if (!planted(Planted::bytes_kept)) context_.growth.memory().add_stored(-bytes);
 }
 
 void JobTable::count_bytes(JobSlot& slot, const JobStats& stats) {
-  const std::size_t bytes = stats.bytes + stats.queue_bytes + stats.history_bytes;
+  const std::size_t bytes = stats.memory();
   if (bytes == slot.bytes) return;
-  context_.growth.add_bytes(static_cast<std::int64_t>(bytes) -
-                            static_cast<std::int64_t>(slot.bytes));
+  context_.growth.memory().add_stored(static_cast<std::int64_t>(bytes) -
+                                      static_cast<std::int64_t>(slot.bytes));
   slot.bytes = bytes;
 }
 

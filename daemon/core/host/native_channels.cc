@@ -117,7 +117,7 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
   Result<Caller> caller = connection_.authenticate(hello.credential, hello.job);
   if (!caller) return reply(header, caller.error());
   Credential shown = credential_of(hello.job, std::exchange(hello.credential, {}), *caller);
-  hello.fleeting = false;                                  // a native client resumes its sessions
+  hello.fleeting = false;                   // a native client resumes its sessions
   if (caller->observes()) hello.rank = -1;  // nobody waits for who only reads
   Channel& channel = channels_[header.channel];
   // A hello for the same session of the same job takes the session over.
@@ -150,6 +150,7 @@ void NativeChannels::authenticate(const native::RequestHeader& header, Channel& 
   const Result<Caller> caller = connection_.authenticate(request.credential, channel.job->name);
   if (!caller) return reply(header, caller.error());
   channel.shown = credential_of(channel.job->name, request.credential, *caller);
+  channel.charge_credential();
   reply(header, ReplyBody(Authenticated{channel.shown.valid_for}));
 }
 
@@ -165,7 +166,7 @@ void NativeChannels::recheck() {
     }
   }
   for (const auto& [number, why] : refused) {
-    const Channel channel = channels_.at(number);
+    const Channel& channel = channels_.at(number);
     if (channel.job) host_.detach(channel.job, channel.attachment);
     end_session(number, why);
   }
@@ -180,6 +181,7 @@ void NativeChannels::opened_on(std::uint32_t channel, std::uint64_t hello, const
   C10DD_ASSERT(it->second.shown.job == job->name);
   it->second.job = job;
   it->second.attachment = attachment;
+  it->second.charge_credential();
   opened_ = true;
 }
 

@@ -94,6 +94,10 @@ class NativeChannels {
     Credential shown;          ///< in the newest hello or authenticate
     JobRef job;                ///< null until the hello has opened a session
     AttachmentRef attachment;  ///< null until the hello has opened a session
+
+    void charge_credential() const {
+      attachment->credential = Charge(attachment->from.account, shown.text.size());
+    }
   };
 
   void open(const native::RequestHeader& header, Hello hello);

@@ -116,8 +116,9 @@ OptionalReply BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key
       return Reply(std::move(*reason));
     }
   }
-  Result<const BarrierState*> barrier = barriers_.arrive(
-      key, op.rank, std::move(arrival), sessions_, step.next, step.now, step.out.rows);
+  Result<const BarrierState*> barrier =
+      barriers_.arrive(key, op.rank, std::move(arrival), sessions_, step.allowance, step.next,
+                       step.now, step.out.rows);
   if (!barrier) return break_if_ranks_differ(step, key, barrier.error());
   if (!op.group.empty() && !(*barrier)->complete) {
     if (auto reason = can_not_complete(key, **barrier, step.now)) {
@@ -201,8 +202,10 @@ void BarrierOps::recheck_absent(Step& step) {
 void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
   const Origin from{.session = waiter.session};
   const CallId call{.sequence = waiter.sequence, .fingerprint = waiter.fingerprint};
+  const Allowance any;  // it is charged already
   Step again{.from = from,
              .call = call,
+             .allowance = any,
              .now = step.now,
              .revision = step.revision,
              .next = step.next,

@@ -16,6 +16,10 @@ bool is_old(const OldestOperation& operation, TimePoint now) {
 
 OptionalReply CollectiveOps::on(Step& step, const Activity& activity) {
   const SessionId& session = step.from.session;
+  if (auto full = step.allowance.refuses(activity_.memory_of(session, activity),
+                                         "this report of process groups")) {
+    return Reply(std::move(*full));
+  }
   const Result<CollectiveActivity::Reported> reported =
       activity_.report(session, activity, step.now);
   if (!reported) return reported.error();

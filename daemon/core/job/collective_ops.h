@@ -23,7 +23,8 @@ class CollectiveOps {
       : ledger_(ledger), activity_(activity), diagnoses_(diagnoses), sources_(std::move(sources)) {}
 
   OptionalReply on(Step& step, const Report& report) {
-    Result<std::vector<CollectiveTotals>> differences = ledger_.add(step.from.session, report);
+    Result<std::vector<CollectiveTotals>> differences =
+        ledger_.add(step.from.session, report, step.account(), step.allowance);
     if (!differences) return differences.error();
     if (!differences->empty()) {
       step.out.events.push_back(CollectivesMeasured{std::move(*differences)});

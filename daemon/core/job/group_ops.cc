@@ -58,6 +58,12 @@ OptionalReply GroupOps::on(Step& step, const Join& join) {
   if (Result<void> good = check_join(join); !good) return good.error();
   ChangeContext at = step.change_context();
   const SessionId& id = step.from.session;
+  const Group* const known = groups_.find(join.group);
+  const bool is_member = known != nullptr && known->state().find(id) != nullptr;
+  if (!is_member) {
+    if (auto full = step.allowance.refuses(memory_of_member(join), "this member"))
+      return Reply(*full);
+  }
   Result<void> joined = groups_.join(id, *step.session, join, at);
   if (!joined) return joined.error();
   settle(step);  // the join can complete a generation
@@ -115,6 +121,11 @@ OptionalReply GroupOps::on(Step& step, const Notify& request) {
   if (request.ranks.size() > limits::kWorldSize) {
     return refuse(Code::invalid_argument,
                   format("notify: {} ranks, limit {}", request.ranks.size(), limits::kWorldSize));
+  }
+  const Group* const group = groups_.find(request.group);
+  const std::size_t members = group == nullptr ? 0 : group->state().members().size();
+  if (auto full = step.allowance.refuses(memory_of_notice(members), "this notice")) {
+    return Reply(std::move(*full));
   }
   ChangeContext at = step.change_context();
   const Result<std::uint64_t> number = groups_.notify(request, at);

@@ -43,12 +43,15 @@ OptionalReply handle(Step& step, const Op& op, First& first, Rest&... rest) {
 
 }  // namespace
 
-Job::Job(JobNumber number, Stamp start, const Quotas& quotas, std::vector<EpochStart> starts)
+Job::Job(JobNumber number, Stamp start, const Quotas& quotas, std::vector<EpochStart> starts,
+         AccountRef account)
     : revision_(start.revision),
+      restored_(std::move(account)),
       keys_(quotas),
       history_(start.revision, quotas),
       queues_(quotas),
       sessions_(quotas),
+      barriers_(quotas.outcome_bytes),
       groups_(quotas.takeover_grace),
       waits_(quotas, {keys_, queues_, history_, sessions_, barriers_, groups_}),
       session_ops_(number, start, std::move(starts),
@@ -65,9 +68,9 @@ Job::Job(JobNumber number, Stamp start, const Quotas& quotas, std::vector<EpochS
                     .queue_ops = queue_ops_}) {}
 
 void Job::apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
-                const Failure* no_room, Effects& out) {
+                const Allowance& allowance, Effects& out) {
   const OpInfo& op = info_of(request);
-  Step step = begin(from, call, now, out);
+  Step step = begin(from, call, allowance, now, out);
   OptionalReply done;
   const bool opens = op.code == Hello::op.code;
   if (step.session != nullptr && (step.session->connected || opens)) {
@@ -81,8 +84,8 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
   }
   const bool first = !done || planted(Planted::room_before_replay);
   const bool refused =
-      first && no_room != nullptr && !barrier_ops_.arrived_before(from.session, request);
-  if (refused) done = *no_room;
+      first && allowance.no_room != nullptr && !barrier_ops_.arrived_before(from.session, request);
+  if (refused) done = *allowance.no_room;
   if (!done) done = dispatch(step, request);
   const bool quiet = is_quiet(step);
   if (!quiet) settle(step);
@@ -116,8 +119,9 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
 Effects Job::disconnect(const SessionId& session, TimePoint now) {
   const Origin nobody;
   const CallId none;
+  const Allowance any;
   Effects out;
-  Step step = begin(nobody, none, now, out);
+  Step step = begin(nobody, none, any, now, out);
   session_ops_.disconnect(step, session);
   diagnoses_.wake(now);
   settle(step);
@@ -130,8 +134,9 @@ Effects Job::disconnect(const SessionId& session, TimePoint now) {
 Effects Job::tick(TimePoint now) {
   const Origin nobody;
   const CallId none;
+  const Allowance any;
   Effects out;
-  Step step = begin(nobody, none, now, out);
+  Step step = begin(nobody, none, any, now, out);
   for (const SessionId& id : sessions_.due(now, limits::kExpiriesPerTick)) {
     session_ops_.end(step, id, Ending::expired);
     group_ops_.settle(step);  // updates this session's groups before the next session ends
@@ -159,9 +164,11 @@ Effects Job::tick(TimePoint now) {
 
 // ---- the parts of a step -----------------------------------------------------------------------
 
-Step Job::begin(const Origin& from, const CallId& call, TimePoint now, Effects& out) {
+Step Job::begin(const Origin& from, const CallId& call, const Allowance& allowance, TimePoint now,
+                Effects& out) {
   return {.from = from,
           .call = call,
+          .allowance = allowance,
           .now = now,
           .revision = revision_,
           .next = revision_ + 1,
@@ -190,7 +197,12 @@ OptionalReply Job::admit(Step& step, const OpInfo& op) {
                          "{} are acknowledged; the next {} sequences may be used",
                          step.call.sequence, step.session->acked_below, limits::kSessionWindow));
   }
-  if (op.dedup == Dedup::reply || op.dedup == Dedup::delivery) return replay(step, op);
+  if (op.dedup != Dedup::reply && op.dedup != Dedup::delivery) return std::nullopt;
+  if (OptionalReply first = replay(step, op)) return first;
+  if (op.growth == Growth::none && op.dedup == Dedup::reply) return std::nullopt;  // frees memory
+  if (auto full = Sessions::check_keep(*step.session, step.allowance)) {
+    return Reply(std::move(*full));
+  }
   return std::nullopt;
 }
 

@@ -22,8 +22,9 @@ class Job {
  public:
   /// `start` holds the incarnation, epoch and revision with which the job is loaded. `starts` says
   /// where earlier epochs began, as far as that is known, and this one; empty: only this one.
-  Job(JobNumber number, Stamp start, const Quotas& quotas = {},
-      std::vector<EpochStart> starts = {});
+  /// `account` pays for what is restored; null: nobody.
+  Job(JobNumber number, Stamp start, const Quotas& quotas = {}, std::vector<EpochStart> starts = {},
+      AccountRef account = nullptr);
   Job(const Job&) = delete;  // the handlers refer to members of this object
   Job& operator=(const Job&) = delete;
 
@@ -34,16 +35,17 @@ class Job {
   /// Fails with `malformed` if the rows contradict each other.
   Result<void> resume(TimePoint now);
 
-  /// Applies a request. If `no_room` is set, the state must not grow: the reply is `*no_room`, and
-  /// the request changes nothing. Two kinds of requests are not refused even then: a request that
-  /// was applied before, and an exchange that adds no data. Adds the effects to `out`, which must
-  /// be empty.
+  /// Applies a request. If the allowance has `no_room`, the state must not grow: the reply is
+  /// `*no_room`, and the request changes nothing. Two kinds of requests are not refused even then:
+  /// a request that was applied before, and an exchange that adds no data. A request for which more
+  /// than `left` bytes would have to be held is refused. Adds the effects to `out`, which must be
+  /// empty.
   void apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
-             const Failure* no_room, Effects& out);
+             const Allowance& allowance, Effects& out);
   Effects apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
-                const Failure* no_room = nullptr) {
+                const Allowance& allowance = {}) {
     Effects out;
-    apply(from, call, request, now, no_room, out);
+    apply(from, call, request, now, allowance, out);
     return out;
   }
 
@@ -81,13 +83,16 @@ class Job {
   /// Returns whether the job has no session, key or queued item, and no group whose members have
   /// not all finished or left, so that its rows may be erased.
   bool empty() const;
+  /// Returns the bytes that are charged for what the job holds.
+  std::size_t charged() const;
   /// Recounts all sums and secondary indexes, and checks that ended sessions have left no data
   /// behind.
   AuditResult audit() const;
 
  private:
   // The parts of a step, in the order in which they run.
-  Step begin(const Origin& from, const CallId& call, TimePoint now, Effects& out);
+  Step begin(const Origin& from, const CallId& call, const Allowance& allowance, TimePoint now,
+             Effects& out);
   void acknowledge(Step& step, Session& session);
   OptionalReply admit(Step& step, const OpInfo& op);
   OptionalReply replay(Step& step, const OpInfo& op);
@@ -103,6 +108,7 @@ class Job {
 
   Revision revision_;
   bool loaded_ = false;  // from rows
+  AccountRef restored_;  // pays for what is restored
 
   // The state of the job. All parts are stored as rows, except reservations_, launch_, ledger_,
   // activity_ and diagnoses_.

@@ -6,6 +6,13 @@
 
 namespace c10dd::core {
 
+std::size_t Job::charged() const {
+  std::size_t bytes = sessions_.charged() + barriers_.charged() + groups_.charged() +
+                      history_.charged() + activity_.charged() + ledger_.charged();
+  waits_.pending().for_each([&](const Pending::Waiter& waiter) { bytes += waiter.charge.bytes(); });
+  return bytes;
+}
+
 AuditResult Job::audit() const {
   std::size_t unconnected = 0;
   std::size_t unwatched = 0;

@@ -52,18 +52,18 @@ Result<void> Job::resume(TimePoint now) {
       newest = std::max(newest, delivery.revision);
     }
   }
-  if (Result<void> good = barriers_.resume(now); !good) return good;
+  if (Result<void> good = barriers_.resume(now, restored_); !good) return good;
   for (const SessionId& owner : lifetimes_.owners()) sessions_.expect(owner);
   for (const SessionId& participant : barriers_.participation().sessions()) {
     if (!planted(Planted::guests_forgotten)) sessions_.expect(participant);
   }
-  if (Result<void> good = groups_.resume(revision_, now); !good) return good;
+  if (Result<void> good = groups_.resume(revision_, now, restored_); !good) return good;
   for (const SessionId& member : groups_.members()) sessions_.expect(member);
-  sessions_.resume(now);  // after the last expect()
+  sessions_.resume(now, restored_);  // after the last expect()
   loaded_ = revision_ > 0;
   if (loaded_) diagnoses_.resume(now);
   lifetimes_.resume(now);
-  history_.resume(now);
+  history_.resume(now, restored_);
   newest = std::max(newest, barriers_.newest());
   if (newest <= revision_) return {};
   return failure(Code::malformed, "a row has revision {}, but the newest revision of its job is {}",

@@ -73,7 +73,8 @@ void KeyOps::tick(Step& step) {
   for (const Bytes& key : lifetimes_.due(step.now, limits::kExpiriesPerTick)) remove(step, key);
   for (const Watch& watch : history_.due(step.now, limits::kExpiriesPerTick)) {
     if (waits_.waits_for(watch_token(watch))) {
-      history_.watched(watch, step.revision, step.now, step.out.rows);
+      history_.watched(watch, step.revision, step.now, step.account(), step.allowance,
+                       step.out.rows);
     } else {
       history_.forget(watch, step.out.rows);
     }
@@ -278,7 +279,7 @@ OptionalReply KeyOps::on(Step& step, const Watch& asked) {
   OptionalReply past = from_past ? waits_.ready(step, watch) : std::nullopt;
   if (past && !*past) return past;
   // Notes the watched key or prefix even if a reply is ready, because the client will watch again.
-  history_.watched(watch, step.revision, step.now, step.out.rows);
+  history_.watched(watch, step.revision, step.now, step.account(), step.allowance, step.out.rows);
   if (past) return past;
   if (from_past) watch.skip = 0;
   watch.from = std::max(watch.from, step.revision + 1);

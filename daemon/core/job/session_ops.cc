@@ -57,14 +57,13 @@ OptionalReply SessionOps::on(Step& step, const Hello& hello) {
         "hello: rank {} is too high: ranks are below {}; -1 means that the rank is unknown",
         hello.rank, limits::kWorldSize);
   }
-  if (Result<void> good = parts_.sessions.check_open(hello); !good) {
+  if (Result<void> good = parts_.sessions.check_open(hello, step.from, step.allowance); !good) {
     step.observe(step.revision);
     return good.error();
   }
   if (const auto surplus = parts_.sessions.surplus(hello)) end(step, *surplus, Ending::expired);
   Welcome welcome;
-  welcome.expiry =
-      parts_.sessions.open(hello, step.from.connection, step.revision, step.now, step.out.rows);
+  welcome.expiry = parts_.sessions.open(hello, step.from, step.revision, step.now, step.out.rows);
   const Session& session = *parts_.sessions.find(hello.session);
   welcome.opened = session.since;
   if (session.c10d) parts_.launch.opened(hello.session, session);

@@ -24,6 +24,10 @@ namespace {
 std::size_t size_of(const Change& change) {
   return sizeof(Change) + change.key.size() + change.value.size();
 }
+
+/// The memory of an entry of what is watched, without its key.
+constexpr std::size_t kWatchedBytes = 256;
+
 Bytes change_key(Revision revision, std::uint64_t index) {
   return RowKey('h').number(revision).number(index).take();
 }
@@ -120,23 +124,26 @@ bool History::is_watched(std::string_view key) const {
   return false;
 }
 
-void History::watched(const Watch& watch, Revision revision, TimePoint now, Rows& rows) {
+void History::watched(const Watch& watch, Revision revision, TimePoint now,
+                      const AccountRef& account, const Allowance& allowance, Rows& rows) {
   const Subject subject(watch.prefix, watch.key);
   auto it = watched_.find(subject);
   if (it == watched_.end()) {
+    const std::size_t bytes = kWatchedBytes + watch.key.size();
     if (watched_.size() >= limits::kWatchedKept) return;  // changes stay in memory only
-    it = watched_.emplace(subject, Watched{revision + 1, {}}).first;
+    if (allowance.refuses(bytes, "a watched key")) return;
+    it = watched_.emplace(subject, Watched{revision + 1, {}, Charge(account, bytes)}).first;
     if (watch.prefix) ++prefix_sizes_[watch.key.size()];
     rows.push_back({Row::Kind::put, subject_key(watch.prefix, watch.key),
                     wire::encode(WatchedRow{revision + 1})});
   }
-  set_deadline(subject, it->second, now + kForgottenAfter);
+  set_deadline(it->first, it->second, now + kForgottenAfter);
 }
 
 void History::set_deadline(const Subject& subject, Watched& watched, TimePoint deadline) {
-  by_deadline_.erase({watched.deadline, subject});
+  by_deadline_.erase({watched.deadline, &subject});
   watched.deadline = deadline;
-  by_deadline_.emplace(deadline, subject);
+  by_deadline_.emplace(deadline, &subject);
 }
 
 Revision History::start(const Watch& watch) const {
@@ -149,7 +156,7 @@ std::vector<Watch> History::due(TimePoint now, std::size_t limit) const {
   std::vector<Watch> subjects;
   for (const auto& [deadline, subject] : by_deadline_) {
     if (deadline > now || subjects.size() == limit) break;
-    subjects.push_back({subject.second, subject.first, 0, 0, Duration{0}});
+    subjects.push_back({subject->second, subject->first, 0, 0, Duration{0}});
   }
   return subjects;
 }
@@ -162,7 +169,7 @@ std::optional<TimePoint> History::next_deadline() const {
 void History::forget(const Watch& watch, Rows& rows) {
   const auto it = watched_.find({watch.prefix, watch.key});
   if (it == watched_.end()) return;
-  by_deadline_.erase({it->second.deadline, it->first});
+  by_deadline_.erase({it->second.deadline, &it->first});
   if (watch.prefix && --prefix_sizes_.at(watch.key.size()) == 0) {
     prefix_sizes_.erase(watch.key.size());
   }
@@ -196,15 +203,22 @@ Result<void> History::restore(const Row& row) {
   if (row.key[0] != 'w' || !key.complete() || prefix > 1 || !value) {
     return failure(Code::malformed, "damaged row of a watched key");
   }
-  watched_[{prefix == 1, subject}] = {value->since, {}};
+  watched_[{prefix == 1, subject}] = Watched{value->since, {}, {}};
   if (prefix == 1) ++prefix_sizes_[subject.size()];
   return {};
 }
 
-void History::resume(TimePoint now) {
+void History::resume(TimePoint now, const AccountRef& account) {
   for (auto& [subject, watched] : watched_) {
+    watched.charge = Charge(account, kWatchedBytes + subject.second.size());
     set_deadline(subject, watched, now + kForgottenAfter);
   }
+}
+
+std::size_t History::charged() const {
+  std::size_t bytes = 0;
+  for (const auto& [subject, watched] : watched_) bytes += watched.charge.bytes();
+  return bytes;
 }
 
 AuditResult History::audit() const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/core/audit.h"
+#include "daemon/core/memory_ledger.h"
 #include "daemon/core/quotas.h"
 #include "protocol/ops.h"
 #include "protocol/rows.h"
@@ -32,7 +33,9 @@ class History {
   void add(Change&& change, Rows& rows);
 
   /// Notes that a key or prefix is watched: its changes after `revision` will be stored as rows.
-  void watched(const Watch& watch, Revision revision, TimePoint now, Rows& rows);
+  /// `account` pays for the entry; without room for it, they stay in memory only.
+  void watched(const Watch& watch, Revision revision, TimePoint now, const AccountRef& account,
+               const Allowance& allowance, Rows& rows);
 
   /// Returns the oldest revision from which the watch can start without missing a change.
   Revision start(const Watch& watch) const;
@@ -52,9 +55,12 @@ class History {
     return !row.key.empty() && std::string_view("hwf").find(row.key[0]) != std::string_view::npos;
   }
   Result<void> restore(const Row& row);
-  void resume(TimePoint now);
+  /// `account` pays for what is watched.
+  void resume(TimePoint now, const AccountRef& account = nullptr);
 
   std::size_t bytes() const { return bytes_; }
+  /// Returns the bytes that are charged for what it holds.
+  std::size_t charged() const;
   AuditResult audit() const;
 
  private:
@@ -67,8 +73,15 @@ class History {
   struct Watched {
     Revision since = 0;  ///< changes from this revision on are stored as rows
     TimePoint deadline;
+    Charge charge = {};
   };
   using Subject = std::pair<bool, Bytes>;  // first: true for a prefix; second: the prefix or key
+  using ByDeadline = std::pair<TimePoint, const Subject*>;  // of watched_
+  struct ByTimeThenSubject {
+    bool operator()(const ByDeadline& a, const ByDeadline& b) const {
+      return a.first != b.first ? a.first < b.first : *a.second < *b.second;
+    }
+  };
 
   /// A change with its position. Lists of stored changes are in ascending order of positions.
   struct StoredChange {
@@ -88,7 +101,7 @@ class History {
   Revision floor_ = 0;  // stored changes from this revision on are all still in kept_
   std::map<Subject, Watched> watched_;
   std::map<std::size_t, std::size_t> prefix_sizes_;  // counts the watched prefixes by length
-  std::set<std::pair<TimePoint, Subject>> by_deadline_;
+  std::set<ByDeadline, ByTimeThenSubject> by_deadline_;
   Quotas quotas_;
   std::size_t bytes_ = 0;
   std::size_t kept_bytes_ = 0;

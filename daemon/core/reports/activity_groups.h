@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/core/memory_ledger.h"
 #include "daemon/core/reports/group_marks.h"
 #include "protocol/activity_ops.h"
 #include "protocol/wait_for.h"
@@ -119,28 +120,44 @@ class RankTable {
     Rank at_ = 0;
   };
 
+  static constexpr Rank kPart = 8;  ///< ranks of which memory is made together
+  static constexpr std::size_t kPartBytes = kPart * 256;
+
   explicit RankTable(Rank size) : size_(size), parts_((size + kPart - 1) / kPart) {}
 
   Rank size() const { return size_; }
   const RankActivity& operator[](Rank rank) const {
     static const RankActivity kAbsent;
     const auto& part = parts_[rank / kPart];
-    return part ? (*part)[rank % kPart] : kAbsent;
+    return part ? part->ranks[rank % kPart] : kAbsent;
   }
   RankActivity& take(Rank rank) {
+    make_part(rank, nullptr);
+    return parts_[rank / kPart]->ranks[rank % kPart];
+  }
+  bool has_part(Rank rank) const { return parts_[rank / kPart] != nullptr; }
+  /// Makes room for a rank and its neighbours, unless there is some. `account` pays for it.
+  void make_part(Rank rank, const AccountRef& account) {
     auto& part = parts_[rank / kPart];
-    if (!part) part = std::make_unique<std::array<RankActivity, kPart>>();
-    return (*part)[rank % kPart];
+    if (!part) part = std::make_unique<Part>(Part{{}, Charge(account, kPartBytes)});
+  }
+  std::size_t charged() const {
+    std::size_t bytes = 0;
+    for (const auto& part : parts_) bytes += part ? part->charge.bytes() : 0;
+    return bytes;
   }
   // All ranks, in their order.
   Iterator begin() const { return {*this, 0}; }
   Iterator end() const { return {*this, size_}; }
 
  private:
-  static constexpr Rank kPart = 8;
+  struct Part {
+    std::array<RankActivity, kPart> ranks;
+    Charge charge;
+  };
 
   Rank size_;
-  std::vector<std::unique_ptr<std::array<RankActivity, kPart>>> parts_;
+  std::vector<std::unique_ptr<Part>> parts_;
 };
 
 /// The most collectives that ranks of a group have issued.
@@ -172,6 +189,10 @@ struct ActivityGroup {
   OperationTexts texts = {};
   MostIssued issued = {};
   std::unique_ptr<GroupMarks> marks = {};  ///< null: no rank has reported any
+  Charge charge = {};                      ///< for all but the parts of `ranks`
+
+  /// Returns the memory of a group without the parts of `ranks`: most are the times of its marks.
+  static std::size_t memory_of(Rank size) { return 768 + std::size_t{size} * 80; }
 
   Rank size() const { return ranks.size(); }
 };
@@ -181,6 +202,10 @@ struct OpenPlace {
   std::uint64_t process_group = 0;
   Rank rank = 0;  ///< in the group
   ActivityGroup* group = nullptr;
+  Charge charge = {};
+
+  /// Its entry here, the texts of its operations, and its own marks.
+  static constexpr std::size_t kBytes = 768;
 };
 
 /// A session that has opened process groups.

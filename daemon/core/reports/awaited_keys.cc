@@ -13,17 +13,17 @@ namespace c10dd::core {
 namespace {
 
 /// Returns what a token stands for; nothing if it is not that of a key, a counter or a queue.
-std::optional<AwaitedKey> awaited_by(const Request& request, const Bytes& token) {
+std::optional<AwaitedKey> awaited_by(const Request& request, std::string_view token) {
   AwaitedKey one;
   if (const auto* const counter = std::get_if<WaitCounter>(&request)) {
-    one.key = counter->key.view();
+    one.key = key_of_counter(token);
     one.at_least = counter->at_least;
-  } else if (const auto* const pop = std::get_if<QueuePop>(&request)) {
-    one.key = pop->key;
+  } else if (std::holds_alternative<QueuePop>(request)) {
+    one.key = key_of_token(token);
     one.item = true;
   } else if (std::holds_alternative<Get>(request) || std::holds_alternative<Wait>(request) ||
              std::holds_alternative<MultiGet>(request)) {
-    one.key = std::string_view(token).substr(1);
+    one.key = key_of_token(token);
   } else {
     return std::nullopt;
   }
@@ -37,7 +37,7 @@ std::vector<AwaitedKey> awaited_keys(const Pending& pending) {
   std::unordered_set<std::string_view> seen;  // looked up only
   std::size_t looked = 0;
   for (const auto& [id, waiter] : pending.all()) {
-    for (const Bytes& token : waiter.tokens) {
+    for (const std::string_view token : waiter.tokens) {
       if (++looked > kAwaitedLooked) break;
       const std::set<Pending::Id>* const waiters = pending.waiters_of(token);
       if (waiters == nullptr || !seen.insert(token).second) continue;

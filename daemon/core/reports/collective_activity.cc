@@ -91,6 +91,21 @@ RankFacts facts_of_ended(const Session& session, Ending ending) {
 
 }  // namespace
 
+std::size_t CollectiveActivity::memory_of(const SessionId& session,
+                                          const Activity& activity) const {
+  const Reporter* const reporter = find(session);
+  std::size_t bytes = 0;
+  for (const OpenedGroup& opened : activity.opened) {
+    if (reporter != nullptr && reporter->place_in(opened.process_group) != nullptr) continue;
+    const auto group = groups_.find(opened.process_group);
+    bytes += OpenPlace::kBytes + opened.name.size();
+    if (group == groups_.end()) bytes += ActivityGroup::memory_of(opened.size);
+    const bool part = group != groups_.end() && group->second.ranks.has_part(opened.rank);
+    if (!part) bytes += RankTable::kPartBytes;
+  }
+  return bytes;
+}
+
 const Reporter* CollectiveActivity::find(const SessionId& session) const {
   const auto number = numbers_.find(session);
   return number == numbers_.end() ? nullptr : &reporters_[number->second];
@@ -139,15 +154,19 @@ std::uint32_t CollectiveActivity::number_of(const SessionId& session) {
 }
 
 void CollectiveActivity::open(std::uint32_t number, const OpenedGroup& opened, TimePoint now) {
+  const Session* const session = sessions_.find(reporters_[number].session);
+  const AccountRef account = session == nullptr ? nullptr : session->account();
   auto entry = groups_.find(opened.process_group);
   if (entry == groups_.end()) {
     std::string name =
         opened.name.empty() ? "a process group" : format("group \"{}\"", opened.name);
     ActivityGroup made{.name = std::move(name), .ranks = RankTable(opened.size), .opened = now};
     entry = groups_.emplace(opened.process_group, std::move(made)).first;
+    entry->second.charge = Charge(account, ActivityGroup::memory_of(opened.size));
     ranks_ += opened.size;
   }
   ActivityGroup& group = entry->second;
+  group.ranks.make_part(opened.rank, account);
   RankActivity& rank = group.ranks.take(opened.rank);
   if (rank.state == RankActivity::State::open && rank.reporter == number) return;
   Reporter& reporter = reporters_[number];
@@ -162,7 +181,8 @@ void CollectiveActivity::open(std::uint32_t number, const OpenedGroup& opened, T
   if (places == reporter.open.capacity()) reporter.open.reserve(places + places / 8 + 1);
   const auto at =
       std::ranges::lower_bound(reporter.open, opened.process_group, {}, &OpenPlace::process_group);
-  reporter.open.insert(at, {opened.process_group, opened.rank, &group});
+  reporter.open.insert(at, {opened.process_group, opened.rank, &group,
+                            Charge(account, OpenPlace::kBytes + opened.name.size())});
 }
 
 void CollectiveActivity::tell(const OpenPlace& place, const GroupActivity& told, TimePoint now,
@@ -282,6 +302,17 @@ void CollectiveActivity::leave(std::uint32_t number) {
   if (!reporter.ended) numbers_.erase(reporter.session);
   reporter = {};
   free_.push_back(number);
+}
+
+std::size_t CollectiveActivity::charged() const {
+  std::size_t bytes = 0;
+  for (const auto& [process_group, group] : groups_) {
+    bytes += group.charge.bytes() + group.ranks.charged();
+  }
+  for (const Reporter& reporter : reporters_) {
+    for (const OpenPlace& open : reporter.open) bytes += open.charge.bytes();
+  }
+  return bytes;
 }
 
 AuditResult CollectiveActivity::audit() const {

@@ -43,6 +43,8 @@ class CollectiveActivity {
     std::optional<TimePoint> look_at;
     bool refresh = false;  ///< a diagnosis, if there is one, may have ended or changed
   };
+  /// Returns how much memory a report adds for the process groups that it opens.
+  std::size_t memory_of(const SessionId& session, const Activity& activity) const;
   /// Takes a report. One that fails changes nothing.
   /// Fails with too_large, quota_exceeded, size_mismatch or not_found; with invalid_argument if its
   /// numbers do not fit together, or to earlier reports, or if a rank is already another session's.
@@ -62,6 +64,8 @@ class CollectiveActivity {
   /// Returns null if the session has opened no group.
   const Reporter* find(const SessionId& session) const;
 
+  /// Returns the bytes that are charged for what it holds.
+  std::size_t charged() const;
   AuditResult audit() const;
 
  private:

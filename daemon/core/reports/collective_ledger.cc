@@ -78,6 +78,9 @@ std::optional<CollectiveTotals> difference(const CollectiveTotals& before,
   return d;
 }
 
+/// The memory of the totals of one series with full buckets and long names.
+constexpr std::size_t kSeriesBytes = 2'560;
+
 /// Returns the printable form of `text`, and adds it to `known`. If `known` already has `limit`
 /// entries and does not contain the printable form, returns "other" instead.
 std::string label(std::set<std::string>& known, const std::string& text, std::size_t limit) {
@@ -103,13 +106,21 @@ void CollectiveLedger::disconnect(const SessionId& session) {
   for (auto& [series, totals] : found->second.totals) totals.in_flight = 0;
 }
 
+std::size_t CollectiveLedger::charged() const {
+  std::size_t bytes = 0;
+  for (const auto& [session, reported] : sessions_) bytes += reported.charge.bytes();
+  return bytes;
+}
+
 void CollectiveLedger::forget(const SessionId& session) {
   disconnect(session);
   sessions_.erase(session);
 }
 
 Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& session,
-                                                            const Report& report) {
+                                                            const Report& report,
+                                                            const AccountRef& account,
+                                                            const Allowance& allowance) {
   if (report.collectives.size() > limits::kSeriesPerReport) {
     return failure(Code::too_large, "report: too many series: {}, limit {}",
                    report.collectives.size(), limits::kSeriesPerReport);
@@ -140,9 +151,16 @@ Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& ses
     return failure(Code::quota_exceeded, "report: too many series of one session: {}, limit {}",
                    totals.size(), limits::kSeriesPerReport);
   }
+  const std::size_t bytes = totals.size() * kSeriesBytes;
+  if (bytes > reported.charge.bytes()) {
+    if (auto full = allowance.refuses(bytes - reported.charge.bytes(), "this report")) return *full;
+    if (reported.charge.account() != account) reported.charge = Charge(account, 0);
+    reported.charge.set(bytes);
+  }
   in_flight_ -= in_flight_of(reported.totals);
   in_flight_ += in_flight_of(totals);
-  reported = {report.number, std::move(totals)};
+  reported.number = report.number;
+  reported.totals = std::move(totals);
   for (CollectiveTotals& d : differences) {
     d.process_group = label(kinds_, d.process_group, limits::kProcessGroupKinds);
     d.collective = label(collectives_, d.collective, limits::kCollectiveNames);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/core/audit.h"
+#include "daemon/core/memory_ledger.h"
 #include "protocol/ops.h"
 
 namespace c10dd::core {
@@ -22,7 +23,10 @@ class CollectiveLedger {
   /// list if the report is old or repeated. Fails with too_large or quota_exceeded if a limit is
   /// exceeded, and with invalid_argument if totals shrink or do not add up. A report that fails is
   /// not counted.
-  Result<std::vector<CollectiveTotals>> add(const SessionId& session, const Report& report);
+  /// `account` pays for what is kept of the session.
+  Result<std::vector<CollectiveTotals>> add(const SessionId& session, const Report& report,
+                                            const AccountRef& account = nullptr,
+                                            const Allowance& allowance = {});
 
   /// Notes that the session has lost its connection. Nothing of it is in flight until its next
   /// report.
@@ -33,12 +37,15 @@ class CollectiveLedger {
   /// session.
   std::size_t in_flight() const { return in_flight_; }
   std::size_t sessions() const { return sessions_.size(); }
+  /// Returns the bytes that are charged for what it holds.
+  std::size_t charged() const;
 
  private:
   using Series = std::tuple<std::string, std::string, std::string>;
   struct Reported {
     std::uint64_t number = 0;
     std::map<Series, CollectiveTotals> totals;
+    Charge charge = {};
   };
 
   static std::size_t in_flight_of(const std::map<Series, CollectiveTotals>& totals);

@@ -47,7 +47,8 @@ std::uint32_t world_size_of(const Hello& hello) {
 
 // ---- coming and going --------------------------------------------------------------------------
 
-Result<void> Sessions::check_open(const Hello& hello) const {
+Result<void> Sessions::check_open(const Hello& hello, const Origin& from,
+                                  const Allowance& allowance) const {
   const auto ended = ended_.find(hello.session);
   const bool replaced = ended != ended_.end() && ended->second.ending == Ending::replaced;
   if (replaced && planted(Planted::replaced_goes_on)) return {};
@@ -68,10 +69,16 @@ Result<void> Sessions::check_open(const Hello& hello) const {
                    "a fleeting session cannot be reopened, and its ID cannot be used for another "
                    "session; choose another ID");
   }
-  if (known == nullptr && sessions_.size() >= quotas_.sessions && detached_.empty()) {
-    return failure(Code::quota_exceeded, "too many sessions in the job: {}, limit {}",
-                   sessions_.size(), quotas_.sessions);
+  if (known != nullptr) return {};
+  const Account* const account = from.account.get();
+  // One without a connection makes room for this one.
+  const bool makes_room = sessions_.size() >= quotas_.sessions && !detached_.empty();
+  const std::size_t all = sessions_.size() - (makes_room ? 1 : 0);
+  if (auto full = check_share(account, "sessions", account == nullptr ? 0 : account->sessions, all,
+                              quotas_.sessions)) {
+    return *full;
   }
+  if (auto full = allowance.refuses(kSessionBytes, "a new session")) return *full;
   return {};
 }
 
@@ -80,9 +87,13 @@ std::optional<SessionId> Sessions::surplus(const Hello& hello) const {
   return detached_.begin()->second;
 }
 
-Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision revision,
-                        TimePoint now, Rows& rows) {
+Duration Sessions::open(const Hello& hello, const Origin& from, Revision revision, TimePoint now,
+                        Rows& rows) {
+  const std::uint64_t connection = from.connection;
   Session& session = entry(hello.session);
+  if (session.account() != from.account) {
+    session.charge = Charge(from.account, kSessionBytes, &Account::sessions);
+  }
   if (session.connected) leave_connection(session);
   if (!session.connected) ++connected_;
   session.connection = connection;
@@ -243,6 +254,15 @@ void Sessions::leave_connection(const Session& session) {
     connections_.erase(liveness);
 }
 
+std::size_t Sessions::charged() const {
+  std::size_t bytes = 0;
+  for (const auto& [id, session] : sessions_) {
+    bytes += session.charge.bytes();
+    for (const auto& [sequence, delivery] : session.deliveries) bytes += delivery.charge.bytes();
+  }
+  return bytes;
+}
+
 AuditResult Sessions::audit() const {
   std::map<std::uint64_t, std::size_t> counted;
   for (const auto& [id, session] : sessions_) {
@@ -310,6 +330,7 @@ std::vector<Delivery> Sessions::acknowledge(const SessionId& id, Session& sessio
     replies_.release(session.replies.begin()->second.row, garbage_);
     session.replies.pop_front();
   }
+  charge_replies(session);
   while (!session.deliveries.empty() && session.deliveries.begin()->first < acked_below) {
     auto node = session.deliveries.extract(session.deliveries.begin());
     garbage_.push_back({Row::Kind::erase, call_key('c', id, node.key()), {}});
@@ -318,17 +339,32 @@ std::vector<Delivery> Sessions::acknowledge(const SessionId& id, Session& sessio
   return acked;
 }
 
+void Sessions::charge_replies(Session& session) {
+  const std::size_t blocks = session.replies.size() / kReplyBlock;
+  const std::size_t bytes = kSessionBytes + blocks * kReplyBlock * kReplyBytes;
+  if (bytes != session.charge.bytes()) session.charge.set(bytes);
+}
+
+std::optional<Failure> Sessions::check_keep(const Session& session, const Allowance& allowance) {
+  const bool new_block = session.replies.size() % kReplyBlock == kReplyBlock - 1;
+  if (!new_block && session.deliveries.empty()) return std::nullopt;
+  return allowance.refuses((new_block ? kReplyBlock * kReplyBytes : 0) + kDeliveryBytes,
+                           "one more unacknowledged reply of this session");
+}
+
 void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,
                     StoredReply&& reply, Rows& rows) {
   C10DD_ASSERT(reply.body.size() <= limits::kStoredReplyBytes);
   keep_row(id, session, reply.revision, rows);
   replies_.add(id, sequence, session.replies.insert_or_assign(sequence, std::move(reply)));
+  if (session.replies.size() % kReplyBlock == 0) charge_replies(session);
 }
 
 void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,
                     Delivery delivery, Rows& rows) {
   keep_row(id, session, delivery.revision, rows);
   rows.push_back({Row::Kind::put, call_key('c', id, sequence), wire::encode(delivery)});
+  delivery.charge = Charge(session.account(), kDeliveryBytes + delivery.queue.size());
   session.deliveries.insert_or_assign(sequence, std::move(delivery));
 }
 
@@ -434,9 +470,11 @@ Result<void> Sessions::drop_ended() {
   return {};
 }
 
-void Sessions::resume(TimePoint now) {
+void Sessions::resume(TimePoint now, const AccountRef& account) {
   for (auto& [id, session] : sessions_) {
     if (session.connected) continue;
+    session.charge = Charge(account, kSessionBytes, &Account::sessions);
+    charge_replies(session);
     if (session.expiry == Duration::zero()) session.expiry = quotas_.session_expiry;
     session.last_seen = now;
     session.ends = now + session.expiry;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "daemon/core/audit.h"
+#include "daemon/core/effects.h"
 #include "daemon/core/keys/queues.h"
 #include "daemon/core/quotas.h"
 #include "daemon/core/sequence_map.h"
@@ -34,6 +35,7 @@ struct Delivery {
   std::uint64_t fingerprint = 0;
   Revision revision = 0;     ///< revision of the delivery
   std::uint64_t length = 0;  ///< Popped::length
+  Charge charge = {};        ///< not stored
 
   ItemId item() const { return {item_revision, item_index}; }
 };
@@ -77,6 +79,9 @@ struct Session {
   /// With Hello::c10d: the largest number for which it has waited in a counter, as far as it
   /// may be a number of ranks.
   std::int64_t counts_to = 0;
+  Charge charge = {};  ///< for the memory of the session
+  /// Pays for what is held for the session; null: nobody.
+  const AccountRef& account() const { return charge.account(); }
 };
 
 /// The row of a session that has ended and is remembered.
@@ -98,20 +103,30 @@ BOOST_DESCRIBE_STRUCT(Departed, (), (host, pid, expired, revision))
 
 class Sessions {
  public:
+  /// The memory of a session without kept replies: of its entries here, in the host and on its
+  /// connection, as measured with 100,000 members.
+  static constexpr std::size_t kSessionBytes = 2'048;
+  /// The memory of a kept reply, and that of a delivery without the name of its queue.
+  static constexpr std::size_t kReplyBytes = 256;
+  static constexpr std::size_t kDeliveryBytes = 256;
+  /// Kept replies are charged by blocks of so many, so that few requests change the charge.
+  static constexpr std::size_t kReplyBlock = 64;
+
   explicit Sessions(const Quotas& quotas) : quotas_(quotas) {}
   Sessions(Sessions&&) = default;  // not copied: index_ points into sessions_
 
   /// Fails with session_expired or session_replaced if the session has ended, or if it is fleeting
   /// and connected. Fails with quota_exceeded if the job has too many sessions and all of them are
-  /// connected, see surplus().
-  Result<void> check_open(const Hello& hello) const;
+  /// connected, see surplus(), or if the account of `from` has too many or holds too much.
+  Result<void> check_open(const Hello& hello, const Origin& from = {},
+                          const Allowance& allowance = {}) const;
   /// Returns the session that must end to make room for `hello`: the session that would expire
   /// next. Returns nothing if the job has room. Call it after check_open() has succeeded.
   std::optional<SessionId> surplus(const Hello& hello) const;
   /// Opens or re-opens a session. `revision` is the job's revision. Returns how long the session
   /// will outlive its connection. If the session has a row and its expiry changes, appends a new
   /// row.
-  Duration open(const Hello& hello, std::uint64_t connection, Revision revision, TimePoint now,
+  Duration open(const Hello& hello, const Origin& from, Revision revision, TimePoint now,
                 Rows& rows);
 
   Session* find(const SessionId& id);
@@ -128,6 +143,9 @@ class Sessions {
   std::vector<Delivery> acknowledge(const SessionId& id, Session& session,
                                     std::uint64_t acked_below);
 
+  /// Fails with quota_exceeded if the session may not keep one more reply or delivery, because its
+  /// account holds too much.
+  static std::optional<Failure> check_keep(const Session& session, const Allowance& allowance);
   /// Keeps a reply or delivery for retries. Appends to `rows` the row of a delivery, and the row of
   /// the session unless that row exists. append_reply_rows() appends the rows of replies. All these
   /// rows must be in the same batch as the change to which the reply or delivery belongs.
@@ -182,8 +200,9 @@ class Sessions {
   /// expect(). Fails with `malformed` if a delivery has no session.
   Result<void> drop_ended();
   /// Gives every session its full expiry from `now` on, because after a restart no session is
-  /// connected. Call it after drop_ended() and expect().
-  void resume(TimePoint now);
+  /// connected. Call it after drop_ended() and expect(). Until a session connects, `account` pays
+  /// for it.
+  void resume(TimePoint now, const AccountRef& account = nullptr);
 
   /// Adds a session that is named in the rows of a different class, e.g. as the owner of a key.
   /// Call it before resume().
@@ -200,6 +219,8 @@ class Sessions {
   std::size_t garbage() const { return garbage_.size(); }
 
   std::size_t connected() const { return connected_; }
+  /// Returns the bytes that are charged for what it holds.
+  std::size_t charged() const;
   /// Recounts the sessions of each connection.
   AuditResult audit() const;
   std::size_t size() const { return sessions_.size(); }
@@ -207,6 +228,7 @@ class Sessions {
 
  private:
   Session& entry(const SessionId& id);  // adds the session if it is unknown
+  static void charge_replies(Session& session);
   void keep_row(const SessionId& id, Session& session, Revision now, Rows& rows) const;
   Row row_of(const SessionId& id, const Session& session) const;
   void remember(const SessionId& id, Ending ending, Revision revision, Rows& rows);

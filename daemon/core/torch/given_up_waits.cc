@@ -27,8 +27,8 @@ void describe(const Pending::Waiter& waiter, WaitGivenUp& out) {
   }
   std::vector<Bytes> keys;
   std::vector<Rank> ranks;
-  for (const Bytes& token : waiter.tokens) {
-    keys.push_back(token.substr(1));
+  for (const Blob& token : waiter.tokens) {
+    keys.emplace_back(key_of_token(token));
     if (const auto rank = rank_of_key(keys.back())) ranks.push_back(*rank);
   }
   std::ranges::sort(ranks);
@@ -44,7 +44,7 @@ std::optional<WaitGivenUp> GivenUpWaits::note(TimePoint now, const Pending::Wait
                                               std::size_t others) {
   const Duration blocked = now - waiter.started;
   if (!session.c10d || blocked <= kLong) return std::nullopt;
-  const Bytes& first = waiter.tokens.front();
+  const Bytes first = waiter.tokens.front();
   std::size_t folded = 0;
   if (const auto known = reported_.find(first); known != reported_.end()) {
     if (now - known->second.at < kFolded) {

@@ -30,6 +30,7 @@ struct Signal {
 struct Step {
   const Origin& from;
   const CallId& call;
+  const Allowance& allowance;  ///< of the sender
   TimePoint now;
   Revision revision;  ///< revision of the job; equals `next` after a change is recorded
   Revision next;      ///< the job's revision if this step changes anything
@@ -46,7 +47,9 @@ struct Step {
   const Pending::Waiter* again =
       nullptr;  ///< set if the request was blocked before and is tried again
 
-  ChangeContext change_context() { return {next, now, out.rows}; }
+  /// Returns the account that pays for what is held for the sender; null: nobody.
+  AccountRef account() const { return session == nullptr ? nullptr : session->account(); }
+  ChangeContext change_context() { return {next, now, out.rows, account()}; }
   void observe(Revision seen) { observed = std::max(observed, seen); }
   void signal(Bytes token) { signals.push_back({std::move(token), false}); }
 };

@@ -45,18 +45,23 @@ std::vector<Bytes> WaitRules::missing(const std::vector<Bytes>& keys, bool or_qu
   return missing;
 }
 
-std::vector<Bytes> WaitRules::tokens(const Get& get) const { return {key_token(get.key)}; }
-
-std::vector<Bytes> WaitRules::tokens(const Wait& wait) const {
-  std::vector<Bytes> tokens = missing(wait.keys, true);
-  for (Bytes& key : tokens) key = key_token(key);
+std::vector<Blob> WaitRules::tokens_of_missing(const std::vector<Bytes>& keys,
+                                               bool or_queue) const {
+  std::vector<Blob> tokens;
+  for (const Bytes& key : keys) {
+    if (!is_there(key, or_queue)) tokens.emplace_back(key_token(key));
+  }
   return tokens;
 }
 
-std::vector<Bytes> WaitRules::tokens(const MultiGet& get) const {
-  std::vector<Bytes> tokens = missing(get.keys, false);
-  for (Bytes& key : tokens) key = key_token(key);
-  return tokens;
+std::vector<Blob> WaitRules::tokens(const Get& get) const { return {key_token(get.key)}; }
+
+std::vector<Blob> WaitRules::tokens(const Wait& wait) const {
+  return tokens_of_missing(wait.keys, true);
+}
+
+std::vector<Blob> WaitRules::tokens(const MultiGet& get) const {
+  return tokens_of_missing(get.keys, false);
 }
 
 OptionalReply WaitRules::ready(const Get& get, WaitContext& look) const {
@@ -131,7 +136,7 @@ Reply WaitRules::overdue(const Waiter& waiter, const Wait& wait, WaitContext& lo
   // Names only the keys that have not existed since the request.
   look.observe(look.revision);
   std::vector<Bytes> missing;
-  for (const Bytes& token : waiter.tokens) missing.push_back(token.substr(1));
+  for (const Blob& token : waiter.tokens) missing.emplace_back(key_of_token(token));
   return missing_keys(missing, wait.keys.size(), waiter.timeout);
 }
 Reply WaitRules::overdue(const Waiter& waiter, const MultiGet& get, WaitContext& look) const {
@@ -140,7 +145,7 @@ Reply WaitRules::overdue(const Waiter& waiter, const MultiGet& get, WaitContext&
 
 // ---- wait_counter ------------------------------------------------------------------------------
 
-std::vector<Bytes> WaitRules::tokens(const WaitCounter& wait) const {
+std::vector<Blob> WaitRules::tokens(const WaitCounter& wait) const {
   return {Pending::counter_token(wait.key, wait.at_least)};
 }
 
@@ -168,7 +173,7 @@ Reply WaitRules::overdue(const Waiter& waiter, const WaitCounter& wait, WaitCont
 
 // ---- watch -------------------------------------------------------------------------------------
 
-std::vector<Bytes> WaitRules::tokens(const Watch& watch) const { return {watch_token(watch)}; }
+std::vector<Blob> WaitRules::tokens(const Watch& watch) const { return {watch_token(watch)}; }
 
 OptionalReply WaitRules::ready(const Watch& asked, WaitContext& look) const {
   Watch watch = asked;
@@ -195,7 +200,7 @@ Reply WaitRules::overdue(const Waiter&, const Watch& watch, WaitContext& look) c
 
 // ---- queue_pop ---------------------------------------------------------------------------------
 
-std::vector<Bytes> WaitRules::tokens(const QueuePop& pop) const { return {queue_token(pop.key)}; }
+std::vector<Blob> WaitRules::tokens(const QueuePop& pop) const { return {queue_token(pop.key)}; }
 
 Reply WaitRules::overdue(const Waiter& waiter, const QueuePop& pop, WaitContext& look) const {
   look.observe(tables_.queues.observed());
@@ -207,10 +212,10 @@ Reply WaitRules::overdue(const Waiter& waiter, const QueuePop& pop, WaitContext&
 
 // ---- barrier, exchange -------------------------------------------------------------------------
 
-std::vector<Bytes> WaitRules::tokens(const Barrier& barrier) const {
+std::vector<Blob> WaitRules::tokens(const Barrier& barrier) const {
   return {token_of(barrier_key(barrier))};
 }
-std::vector<Bytes> WaitRules::tokens(const Exchange& exchange) const {
+std::vector<Blob> WaitRules::tokens(const Exchange& exchange) const {
   return {token_of(barrier_key(exchange))};
 }
 
@@ -291,8 +296,8 @@ Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Exchange& exch
 
 // ---- join, watch_group ------------------------------------------------------------------------
 
-std::vector<Bytes> WaitRules::tokens(const Join& join) const { return {group_token(join.group)}; }
-std::vector<Bytes> WaitRules::tokens(const WatchGroup& watch) const {
+std::vector<Blob> WaitRules::tokens(const Join& join) const { return {group_token(join.group)}; }
+std::vector<Blob> WaitRules::tokens(const WatchGroup& watch) const {
   return {group_token(watch.group)};
 }
 

@@ -54,16 +54,16 @@ class WaitRules {
   // tokens(), ready(), overdue() and time_out() have one overload for each operation they handle.
 
   /// Returns the tokens that the request waits for.
-  std::vector<Bytes> tokens(const Get& get) const;
-  std::vector<Bytes> tokens(const Wait& wait) const;
-  std::vector<Bytes> tokens(const MultiGet& get) const;
-  std::vector<Bytes> tokens(const WaitCounter& wait) const;
-  std::vector<Bytes> tokens(const Watch& watch) const;
-  std::vector<Bytes> tokens(const QueuePop& pop) const;
-  std::vector<Bytes> tokens(const Barrier& barrier) const;
-  std::vector<Bytes> tokens(const Exchange& exchange) const;
-  std::vector<Bytes> tokens(const Join& join) const;
-  std::vector<Bytes> tokens(const WatchGroup& watch) const;
+  std::vector<Blob> tokens(const Get& get) const;
+  std::vector<Blob> tokens(const Wait& wait) const;
+  std::vector<Blob> tokens(const MultiGet& get) const;
+  std::vector<Blob> tokens(const WaitCounter& wait) const;
+  std::vector<Blob> tokens(const Watch& watch) const;
+  std::vector<Blob> tokens(const QueuePop& pop) const;
+  std::vector<Blob> tokens(const Barrier& barrier) const;
+  std::vector<Blob> tokens(const Exchange& exchange) const;
+  std::vector<Blob> tokens(const Join& join) const;
+  std::vector<Blob> tokens(const WatchGroup& watch) const;
 
   /// Returns the reply if the request can complete now; otherwise returns nothing. There is no
   /// overload for queue_pop, which QueueOps::serve() answers.
@@ -105,6 +105,7 @@ class WaitRules {
 
  private:
   std::vector<Bytes> missing(const std::vector<Bytes>& keys, bool or_queue) const;
+  std::vector<Blob> tokens_of_missing(const std::vector<Bytes>& keys, bool or_queue) const;
   Reply keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
                      WaitContext& look) const;
   Reply barrier_overdue(const Waiter& waiter, const BarrierKey& key, WaitContext& look) const;

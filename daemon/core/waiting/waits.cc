@@ -39,6 +39,47 @@ std::size_t weight_of(const Request& request, std::size_t missing) {
   return std::max(missing, std::visit(HeldUnits{}, request) / 4);
 }
 
+/// A visitor that returns the bytes of the keys or parts in a blocked request, and of lists that
+/// grow with a group. A key that a token has counts once.
+struct HeldBytes {
+  static constexpr std::size_t kEntry = 48;  // a string in a list, with what its memory costs more
+
+  std::size_t operator()(const std::vector<Bytes>& parts) const {
+    std::size_t bytes = 0;
+    for (const Bytes& part : parts) bytes += kEntry + part.size();
+    return bytes;
+  }
+  std::size_t operator()(const Get& get) const { return get.key.size(); }
+  std::size_t operator()(const Wait& wait) const { return (*this)(wait.keys); }
+  std::size_t operator()(const MultiGet& get) const { return (*this)(get.keys); }
+  std::size_t operator()(const WaitCounter& wait) const { return 2 * wait.key.size(); }
+  std::size_t operator()(const Watch& watch) const { return watch.key.size(); }
+  std::size_t operator()(const QueuePop& pop) const { return pop.key.size(); }
+  std::size_t operator()(const Barrier& barrier) const {
+    return barrier.participants.size() * sizeof(Rank);
+  }
+  std::size_t operator()(const Exchange& exchange) const {
+    return (*this)(exchange.parts) + exchange.participants.size() * sizeof(Rank);
+  }
+  std::size_t operator()(const Join& join) const {
+    std::size_t bytes = 0;
+    for (const auto& [name, value] : join.labels) bytes += 2 * kEntry + name.size() + value.size();
+    return bytes;
+  }
+  template <class Op>
+  std::size_t operator()(const Op&) const {
+    return 0;
+  }
+};
+
+/// Returns the memory of a blocked request, as measured with jemalloc: of its entry in the tables,
+/// and of each token's entry in the index.
+std::size_t memory_of(const Pending::Waiter& waiter) {
+  constexpr std::size_t kWaiter = 1'024;
+  constexpr std::size_t kToken = 224;
+  return kWaiter + waiter.tokens.size() * kToken + std::visit(HeldBytes{}, waiter.request);
+}
+
 template <class Op>
 [[noreturn]] void never_blocks(const Op&) {
   assertion_failed(Op::op.name.data(), __FILE__, __LINE__);
@@ -58,7 +99,9 @@ OptionalReply Waits::block(Step& step, Request request, Duration timeout,
     step.observe(look.observed);
     return reply;
   }
-  if (auto full = check_room(blocked)) return Reply(std::move(*full));
+  const std::size_t bytes = memory_of(blocked);
+  if (auto full = check_room(step, blocked, bytes)) return Reply(std::move(*full));
+  blocked.charge = Charge(step.account(), bytes, &Account::waits);
   pending_.add(std::move(blocked));
   return std::nullopt;
 }
@@ -71,7 +114,7 @@ Waits::Waiter Waits::waiter(const Step& step, Request request, Duration timeout,
   waiter.fingerprint = step.call.fingerprint;
   waiter.request = std::move(request);
   waiter.absent = absent;
-  waiter.tokens = absent ? std::vector{presence_token(*absent)} : tokens_of(waiter.request);
+  waiter.tokens = absent ? std::vector{Blob(presence_token(*absent))} : tokens_of(waiter.request);
   waiter.weight = weight_of(waiter.request, waiter.tokens.size());
   waiter.started = step.now;
   const bool c10d = step.session != nullptr && step.session->c10d;
@@ -92,12 +135,14 @@ Waits::Waiter Waits::waiter(const Step& step, Request request, Duration timeout,
   return waiter;
 }
 
-std::optional<Failure> Waits::check_room(const Waiter& waiter) const {
-  if (pending_.size() >= quotas_.waits) {
-    return failure(Code::quota_exceeded,
-                   "too many blocked requests in the job: {} with this one, limit {}",
-                   pending_.size() + 1, quotas_.waits);
+std::optional<Failure> Waits::check_room(const Step& step, const Waiter& waiter,
+                                         std::size_t bytes) const {
+  const AccountRef account = step.account();
+  if (auto full = check_share(account.get(), "blocked requests", account ? account->waits : 0,
+                              pending_.size(), quotas_.waits)) {
+    return full;
   }
+  if (auto full = step.allowance.refuses(bytes, "this blocked request")) return full;
   const std::size_t keys = pending_.weight() + waiter.weight;
   if (keys > quotas_.waited_keys) {
     return failure(Code::quota_exceeded,
@@ -130,9 +175,9 @@ void Waits::key_changed(Step& step, std::string_view key) const {
 
 // ---- dispatch by operation ---------------------------------------------------------------------
 
-std::vector<Bytes> Waits::tokens_of(const Request& request) const {
+std::vector<Blob> Waits::tokens_of(const Request& request) const {
   return std::visit(
-      [&](const auto& op) -> std::vector<Bytes> {
+      [&](const auto& op) -> std::vector<Blob> {
         if constexpr (requires { rules_.tokens(op); }) return rules_.tokens(op);
         never_blocks(op);
       },

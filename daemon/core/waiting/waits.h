@@ -34,7 +34,8 @@ class Waits {
 
   /// Blocks the request and returns nothing; a request of a session with Hello::c10d and the
   /// time-out Duration::max() has no deadline. Returns the time-out reply instead if `timeout` is
-  /// not positive, or quota_exceeded if the job's blocked requests would exceed a limit. If
+  /// not positive, or quota_exceeded if the job's blocked requests or the memory of the sender's
+  /// account would exceed a limit. If
   /// `absent` names a session, the request waits until that session is connected again, counts as
   /// gone, or has ended. Otherwise the request waits for the tokens of WaitRules::tokens().
   OptionalReply block(Step& step, Request request, Duration timeout,
@@ -86,7 +87,8 @@ class Waits {
  private:
   Waiter waiter(const Step& step, Request request, Duration timeout,
                 const std::optional<SessionId>& absent) const;
-  std::optional<Failure> check_room(const Waiter& waiter) const;
+  std::optional<Failure> check_room(const Step& step, const Waiter& waiter,
+                                    std::size_t bytes) const;
   bool is_over(const Bytes& token) const;
   void recheck(Step& step, Waiter waiter);
   void note_given_up(Step& step, const Waiter& waiter, std::string_view cause);
@@ -94,7 +96,7 @@ class Waits {
   // Each of the next four functions calls a function of WaitRules, in the overload for the type of
   // the blocked request. tokens_of() calls tokens(); the others call the function of the same name.
   // If WaitRules::time_out() has no overload for this type, overdue() is called instead.
-  std::vector<Bytes> tokens_of(const Request& request) const;
+  std::vector<Blob> tokens_of(const Request& request) const;
   OptionalReply ready(const Waiter& waiter, WaitRules::WaitContext& look) const;
   Reply overdue(const Waiter& waiter, WaitRules::WaitContext& look) const;
   Reply time_out(Step& step, const Waiter& waiter, WaitRules::WaitContext& look);

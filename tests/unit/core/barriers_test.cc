@@ -38,7 +38,7 @@ struct Durable {
     connect(who);
     Result<const BarrierState*> barrier =
         barriers.arrive(key, rank, {session(who), size, shape, root, std::move(parts)}, *sessions,
-                        ++revision, kNow, rows);
+                        {}, ++revision, kNow, rows);
     keep(rows);
     return barrier;
   }
@@ -46,7 +46,7 @@ struct Durable {
     Rows none;
     Hello hello;
     hello.session = session(who);
-    if (sessions->find(hello.session) == nullptr) sessions->open(hello, who, 0, kNow, none);
+    if (sessions->find(hello.session) == nullptr) sessions->open(hello, {{}, who}, 0, kNow, none);
   }
   void leave(std::uint64_t who) {
     Rows rows;

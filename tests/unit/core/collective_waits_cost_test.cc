@@ -29,7 +29,7 @@ class LargeJob {
       hello.host = "node" + std::to_string(rank / 8);
       hello.pid = 1000 + rank;
       hello.rank = rank;
-      sessions_.open(hello, rank + 1, 1, kNow, rows);
+      sessions_.open(hello, {{}, rank + 1}, 1, kNow, rows);
       Activity activity;
       for (std::uint64_t group = 1; group <= kGroups; ++group) {
         activity.opened.push_back(opened_group(group, rank, kSize));

@@ -254,8 +254,9 @@ TEST(GroupRowsTest, ItsNotices) {
   };
   const auto too_many = [](GroupFacts& g) {
     while (g.notices.size() <= limits::kNotices) {
-      g.notices.push_back(g.notices.back());
-      g.notices_made = ++g.notices.back().number;
+      StoredNotice next;
+      next.number = ++g.notices_made;
+      g.notices.push_back(std::move(next));
     }
   };
   refused([](StoredNotice& n) { n.number = 0; }, "notice number 0 is invalid, 1 notices were made");
@@ -282,7 +283,9 @@ TEST(GroupRowsTest, ItsNotices) {
   refused_of(kNamed, ended, "a notice names a member that has ended");
   expect_refused(formed().facts(too_many), "too many notices");
   expect_refused(formed().facts([](GroupFacts& g) {
-    g.notices.push_back(g.notices.back());
+    StoredNotice again;
+    again.number = g.notices.back().number;
+    g.notices.push_back(std::move(again));
     g.notices_made = 2;
   }),
                  "notice number 1 is invalid");

@@ -25,7 +25,7 @@ class Watched {
     apply(revision);
   }
   void watched(const Watch& watch, Revision revision, int now = 0) {
-    history_.watched(watch, revision, at(now), rows_);
+    history_.watched(watch, revision, at(now), nullptr, {}, rows_);
     apply(revision);
   }
   void forget(const Watch& watch) {
@@ -202,7 +202,7 @@ TEST(History, GivesWatchesTheirTimeAfterARestart) {
 TEST(History, RefusesDamagedRows) {
   Rows rows;
   History history(0, few(1));
-  history.watched(prefix("dir/"), 0, at(0), rows);
+  history.watched(prefix("dir/"), 0, at(0), nullptr, {}, rows);
   history.add({1, false, "dir/a", "value"}, rows);
   history.add({2, false, "dir/b", "value"}, rows);
   for (const Row& row : rows) {

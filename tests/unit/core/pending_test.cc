@@ -16,7 +16,7 @@ Pending::Waiter waiter(SessionId session, std::uint64_t sequence, std::vector<By
   Pending::Waiter w;
   w.session = session;
   w.sequence = sequence;
-  w.tokens = std::move(tokens);
+  w.tokens.assign(tokens.begin(), tokens.end());
   w.deadline = at(deadline);
   return w;
 }
@@ -38,6 +38,47 @@ TEST(Pending, ReleasesAWaiterWithItsLastToken) {
   EXPECT_EQ(sequences(pending.fire("b")), Sequences{1});
   EXPECT_EQ(pending.size(), 0u);
   EXPECT_EQ(pending.next_deadline(), std::nullopt);
+}
+
+TEST(Pending, KeepsEachKeyOnce) {
+  const Bytes big(4'000, 'x');
+  const Wait wait{.keys = {"here", big, "also here", "z", big}};
+  Pending pending;
+  for (std::uint64_t sequence = 1; sequence <= 2; ++sequence) {
+    Pending::Waiter one = waiter(kFirst, sequence, {'k' + big, "kz", 'k' + big}, 10);
+    one.request = wait;
+    pending.add(std::move(one));
+  }
+  const auto& all = pending.all();
+  const Pending::Waiter& first = all.begin()->second;
+  const Pending::Waiter& second = all.rbegin()->second;
+  EXPECT_EQ(first.tokens[0].data(), second.tokens[0].data());
+  EXPECT_EQ(first.tokens[0].data(), first.tokens[2].data());
+  EXPECT_EQ(std::get<Wait>(first.request).keys,
+            (std::vector<Bytes>{"here", "", "also here", "", ""}));
+  EXPECT_TRUE(pending.fire('k' + big).empty());
+  const auto fired = pending.fire("kz");
+  ASSERT_EQ(fired.size(), 2u);
+  for (const Pending::Waiter& one : fired) EXPECT_EQ(std::get<Wait>(one.request).keys, wait.keys);
+}
+
+TEST(Pending, GivesBackTheKeyOfEachKindOfRequest) {
+  const auto again = [](Request request, Bytes token) {
+    Pending pending;
+    Pending::Waiter one = waiter(kFirst, 1, {std::move(token)}, 10);
+    one.request = std::move(request);
+    pending.add(std::move(one));
+    return pending.drop(kFirst, 1)->request;
+  };
+  EXPECT_EQ(std::get<Get>(again(Get{.key = Blob("key")}, "kkey")).key, "key");
+  EXPECT_EQ(std::get<MultiGet>(again(MultiGet{.keys = {"a", "key"}}, "kkey")).keys[1], "key");
+  EXPECT_EQ(std::get<QueuePop>(again(QueuePop{.key = "key"}, "qkey")).key, "key");
+  EXPECT_EQ(std::get<Watch>(again(Watch{.key = "dir/", .prefix = true}, "pdir/")).key, "dir/");
+  EXPECT_EQ(std::get<Watch>(again(Watch{.key = "", .prefix = true}, "p")).key, "");
+  const Bytes counter = Pending::counter_token("key", 7);
+  EXPECT_EQ(
+      std::get<WaitCounter>(again(WaitCounter{.key = Blob("key"), .at_least = 7}, counter)).key,
+      "key");
 }
 
 TEST(Pending, ReleasesInOrderOfArrival) {
@@ -156,7 +197,7 @@ TEST(Pending, TellsWhichTokensOfARemovedWaiterHaveNotFired) {
   pending.add(waiter(kSecond, 2, {"b"}, 20));
   const std::vector<Pending::Waiter> expired = pending.expire(at(10));
   ASSERT_EQ(expired.size(), 1u);
-  EXPECT_EQ(expired[0].tokens, (std::vector<Bytes>{"a", "c"}));
+  EXPECT_EQ(expired[0].tokens, (std::vector<Blob>{"a", "c"}));
 }
 
 TEST(Pending, ReleasesTheOldestThatReserves) {

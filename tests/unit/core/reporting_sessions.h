@@ -25,7 +25,7 @@ class ReportingSessions : public testing::Test {
     hello.host = "host-" + std::to_string(id.low);
     hello.pid = 100 + id.low;
     hello.rank = static_cast<std::int64_t>(id.low) - 1;
-    sessions_.open(hello, id.low, 1, now_, rows_);
+    sessions_.open(hello, {{}, id.low}, 1, now_, rows_);
   }
   Result<CollectiveActivity::Reported> report(const SessionId& id, const Activity& what) {
     auto result = activity_.report(id, what, now_);
@@ -62,9 +62,7 @@ class ReportingSessions : public testing::Test {
     take(kSecond, opens({opened_group(7, 1, 2)}));
   }
   const ActivityGroup& group(std::uint64_t id = 7) const { return activity_.groups().at(id); }
-  const RankActivity& rank(Rank rank, std::uint64_t id = 7) const {
-    return group(id).ranks[rank];
-  }
+  const RankActivity& rank(Rank rank, std::uint64_t id = 7) const { return group(id).ranks[rank]; }
 
   Quotas quotas_;
   Rows rows_;

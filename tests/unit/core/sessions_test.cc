@@ -36,7 +36,7 @@ class World {
   void open(const Hello& hello, std::uint64_t ms) {
     ASSERT_TRUE(sessions.check_open(hello));
     if (const auto surplus = sessions.surplus(hello)) close(*surplus, true);
-    sessions.open(hello, hello.session.low, 0, at_ms(ms), rows);
+    sessions.open(hello, {{}, hello.session.low}, 0, at_ms(ms), rows);
   }
   void close(const SessionId& id, bool remembered) {
     sessions.close(id, Ending::expired, remembered, 9, TimePoint{}, rows);
@@ -299,7 +299,7 @@ TEST(Sessions, RememberTheNewestThatHaveEnded) {
   EXPECT_EQ(world.sessions.check_open(hello(1)).error().code, Code::session_expired);
   EXPECT_EQ(world.restart()->check_open(hello(1)).error().code, Code::session_expired);
   for (std::uint64_t i = 2; i <= limits::kExpiredKept + 1; ++i) {
-    world.sessions.open(hello(i), i, 0, at_ms(0), world.rows);
+    world.sessions.open(hello(i), {{}, i}, 0, at_ms(0), world.rows);
     world.sessions.close({3, i}, Ending::expired, true, i, at_ms(0), world.rows);
   }
   const std::unique_ptr<const Sessions> next = world.restart();
@@ -366,7 +366,7 @@ TEST(Sessions, AnswerUntilTheirConnectionDoesNot) {
     return world.sessions.answers(*world.sessions.find({3, n}));
   };
   world.open(hello(1), 0);
-  world.sessions.open(hello(2), 1, 0, at_ms(0), world.rows);  // on the same connection
+  world.sessions.open(hello(2), {{}, 1}, 0, at_ms(0), world.rows);  // on the same connection
   world.open(hello(3), 0);
   EXPECT_TRUE(answers(1) && answers(2) && answers(3));
   world.sessions.answers(1, false);
@@ -388,18 +388,18 @@ TEST(Sessions, AnswerAgainOnANewConnection) {
     return world.sessions.answers(*world.sessions.find({3, n}));
   };
   world.open(hello(1), 0);
-  world.sessions.open(hello(2), 1, 0, at_ms(0), world.rows);
+  world.sessions.open(hello(2), {{}, 1}, 0, at_ms(0), world.rows);
   world.sessions.answers(1, false);
-  world.sessions.open(hello(1), 7, 0, at_ms(10), world.rows);
+  world.sessions.open(hello(1), {{}, 7}, 0, at_ms(10), world.rows);
   EXPECT_TRUE(answers(1));
   EXPECT_FALSE(answers(2)) << "it is still on the older connection";
   world.sessions.disconnect({3, 2}, at_ms(20));
   EXPECT_TRUE(answers(2)) << "it has no connection";
   world.sessions.answers(1, false);  // has no effect: the last session has left
-  world.sessions.open(hello(2), 1, 0, at_ms(30), world.rows);
+  world.sessions.open(hello(2), {{}, 1}, 0, at_ms(30), world.rows);
   EXPECT_TRUE(answers(2));
   world.sessions.answers(1, false);
-  world.sessions.open(hello(3), 1, 0, at_ms(40), world.rows);
+  world.sessions.open(hello(3), {{}, 1}, 0, at_ms(40), world.rows);
   EXPECT_TRUE(answers(2)) << "a hello has come on the connection";
 }
 

@@ -62,7 +62,7 @@ TEST_F(VolatileRunsTest, AFullDiskDoesNotMatterButMemoryDoes) {
   world_.growth.set_free(10);
   EXPECT_EQ(said(sink, 1, set("k")), Lines{"1:set ok"});
   EXPECT_EQ(said(durable, 1, set("k")), Lines{"1:set disk_full"});
-  world_.growth.add_bytes(std::int64_t{1} << 41);
+  world_.growth.memory().add_stored(std::int64_t{1} << 41);
   EXPECT_EQ(said(sink, 2, set("k")), Lines{"1:set quota_exceeded"});
 }
 
@@ -94,17 +94,17 @@ TEST_F(VolatileRunsTest, NobodyMakesOneByNamingIt) {
     EXPECT_EQ(sink->detail, "run \"" + run +
                                 "\" of job \"torch\" does not exist or has ended, and only the "
                                 "daemon can create a run with such a name; choose another name");
-    EXPECT_EQ(world_.directory->expect("torch", run, true).error().code, Code::not_found);
+    EXPECT_EQ(world_.directory->expect("torch", run, {}).error().code, Code::not_found);
   }
   world_.directory->lost();
-  EXPECT_EQ(world_.directory->expect("torch", "plain-1", true).error().code, Code::unavailable);
+  EXPECT_EQ(world_.directory->expect("torch", "plain-1", {}).error().code, Code::unavailable);
 }
 
 TEST_F(VolatileRunsTest, AnEndedRunIsReadableForAWhile) {
   static_cast<void>(world_.directory->open_volatile("torch", "plain-1", "10.0.0.1"));
   const auto sink = enter("plain-1", 1);
   const JobNumber number = sink->job->number;
-  EXPECT_EQ(world_.directory->expect("torch", "plain-1", true).value(), number);
+  EXPECT_EQ(world_.directory->expect("torch", "plain-1", {}).value(), number);
   sink->take();
   said(sink, 1, set("k"));
   world_.loops[0]->turn([&] { world_.directory->end_volatile("torch", "plain-1"); });
@@ -119,7 +119,7 @@ TEST_F(VolatileRunsTest, AnEndedRunIsReadableForAWhile) {
   EXPECT_EQ(sink->take(), Lines{"1:ended session_expired"});
   EXPECT_TRUE(world_.host().jobs().reports().empty());
   EXPECT_EQ(world_.counted(), 0);
-  EXPECT_EQ(world_.growth.bytes(), 0U);
+  EXPECT_EQ(world_.growth.memory().stored(), 0U);
   world_.directory->end_volatile("torch", "plain-1");
 }
 
@@ -168,10 +168,12 @@ TEST_F(VolatileRunsTest, OneThatHasEndedGoesWhenTheMemoryIsNearlyFull) {
   sink->take();
   said(sink, 1, set("k"));
   world_.loops[0]->turn([&] { world_.directory->end_volatile("torch", "plain-1"); });
-  world_.growth.add_bytes(static_cast<std::int64_t>(world_.growth.max_bytes() / 2));
+  world_.growth.memory().add_stored(
+      static_cast<std::int64_t>(world_.growth.memory().max_bytes() / 2));
   world_.settle();
   EXPECT_EQ(world_.struck, Lines{});
-  world_.growth.add_bytes(static_cast<std::int64_t>(world_.growth.max_bytes() / 2));
+  world_.growth.memory().add_stored(
+      static_cast<std::int64_t>(world_.growth.memory().max_bytes() / 2));
   world_.pass(seconds(1));
   world_.settle();
   EXPECT_EQ(world_.struck, Lines{"torch/plain-1 retired"});

@@ -106,9 +106,9 @@ TEST(GrowthGate, LeavesWhatTheEngineNeedsToLetGoOfWhatIsRemoved) {
 
 TEST(GrowthGate, BoundsTheBytesOfAllJobs) {
   GrowthGate gate(1000);
-  gate.add_bytes(999);
+  gate.memory().add_stored(999);
   EXPECT_TRUE(refused_by(gate).empty());
-  gate.add_bytes(1);
+  gate.memory().add_stored(1);
   const auto refused = gate.refuses(Set{});
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->code, Code::quota_exceeded);
@@ -116,7 +116,7 @@ TEST(GrowthGate, BoundsTheBytesOfAllJobs) {
             "all jobs together hold 1000 bytes, limit 1000; remove keys, or raise --max-bytes");
   EXPECT_FALSE(gate.refuses(Remove{}));
   EXPECT_FALSE(gate.refuses(Exchange{}));
-  gate.add_bytes(-500);
+  gate.memory().add_stored(-500);
   EXPECT_FALSE(gate.refuses(Set{}));
 }
 

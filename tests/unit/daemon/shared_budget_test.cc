@@ -56,9 +56,9 @@ TEST_F(SharedBudgetTest, LargerDaemonHasMore) {
 }
 
 TEST_F(SharedBudgetTest, SmallFramesAreNotCounted) {
-  EXPECT_TRUE(a_.share.begin_frame(limits::kSmallFrameBytes));
+  EXPECT_TRUE(a_.share.begin_frame(limits::kUncountedBytes));
   EXPECT_FALSE(a_.share.has_frame());
-  a_.share.set_replies(limits::kSmallFrameBytes);
+  a_.share.set_replies(limits::kUncountedBytes);
   EXPECT_EQ(budget_.held(), 0u);
 }
 
@@ -70,7 +70,7 @@ TEST_F(SharedBudgetTest, CountsFramesAndAnswersUntilTheyAreGivenBack) {
   EXPECT_EQ(budget_.held(), 10 * kMiB);
   a_.share.set_replies(kMiB);
   EXPECT_EQ(budget_.held(), 11 * kMiB);
-  a_.share.set_replies(kMiB + limits::kSmallFrameBytes);
+  a_.share.set_replies(kMiB + limits::kUncountedBytes);
   EXPECT_EQ(budget_.held(), 11 * kMiB) << "what changes little is not told";
   a_.share.end_frame();
   a_.share.end_frame();

@@ -37,8 +37,9 @@ class SmallDaemon {
         shards_(std::in_place, loop, shards, host, ShardContext{metrics, options, growth}),
         context{options, metrics, budget, draining, shards_->first(), {}} {
     if (shards > 1) {
-      context.shard_of = [this](const std::string& job, const std::string& run, bool may_make) {
-        return host.shard_of(job, run, may_make);
+      context.shard_of = [this](const std::string& job, const std::string& run,
+                                const core::JobAsker& asker) {
+        return host.shard_of(job, run, asker);
       };
     }
     if (!engine) engine = *store::open_engine("memory:");
