@@ -35,6 +35,10 @@ constexpr std::chrono::seconds kLookEvery{5};
 constexpr std::chrono::seconds kRecheckEvery{1};
 constexpr std::chrono::days kRenewalDue{14};
 constexpr std::chrono::seconds kSlowFiles{10};
+// While ca.crt has a former CA, all sessions are asked so often for their credential, and whoever
+// has shown a token of that CA counts for so long.
+constexpr std::chrono::seconds kFormerCaEvery{60};
+constexpr std::chrono::seconds kFormerCaKept{150};
 constexpr std::size_t kAdmittedKept = 16'384;
 constexpr std::size_t kLeftOutLogged = 16;  // of the keys that cannot be used
 
@@ -92,6 +96,8 @@ class TlsAccess final : public Access {
   void read_files(std::vector<std::string> known);
   void take(const std::string& state, Result<ReadAccess> next);
   void tell_of_files();
+  void look_for_former_ca();
+  std::string former_ca() const;
   std::string missing_hosts() const;
   std::string left_out() const;
 
@@ -193,6 +199,9 @@ void TlsAccess::look() {
   if (++turns_ % (kLookEvery / kRecheckEvery) == 0) {
     read_files({read_.state, refused_state_});
   }
+  if (turns_ % (kFormerCaEvery / kRecheckEvery) == 0 && read_.rules->has_former_ca()) {
+    look_for_former_ca();
+  }
   timer_.expires_after(kRecheckEvery);
   timer_.async_wait([this](const ErrorCode& cancelled) {
     if (!cancelled) look();
@@ -240,6 +249,37 @@ void TlsAccess::tell_of_files() {
   if (!missing.empty()) log_warn("event=certificate_lacks_host detail={}", Sentence{missing});
 }
 
+/// Logs who has shown a token of a former CA, and asks all sessions again.
+void TlsAccess::look_for_former_ca() {
+  constexpr std::size_t kNamed = 8;
+  const std::vector<std::string> all = authenticator_.with_former_ca(wall_now() - kFormerCaKept);
+  rechecks_.all();
+  if (all.empty()) return;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(all.size(), kNamed); ++i) {
+    names += (i == 0 ? "" : ", ") + printable(all[i], limits::kNameShown);
+  }
+  if (all.size() > kNamed) names += format(" and {} more", all.size() - kNamed);
+  log_info("event=former_ca principals={} detail={}", all.size(),
+           Sentence{"give new tokens to " + names});
+}
+
+/// Says whether a former CA of ca.crt is still needed; empty if there is none.
+std::string TlsAccess::former_ca() const {
+  if (!read_.rules->has_former_ca()) return {};
+  const tls::WallTime now = wall_now();
+  const std::size_t count = authenticator_.with_former_ca(now - kFormerCaKept).size();
+  if (count > 0) {
+    return format(
+        "{} principals show tokens of a former CA in ca.crt; give them new ones before you take it "
+        "out (event=former_ca in the log names them)",
+        count);
+  }
+  const auto since = std::min<std::chrono::seconds>(now - authenticator_.replaced(), kFormerCaKept);
+  return format("ca.crt has a former CA, of which no token was shown for {}; take it out after {}",
+                human(since), human(kFormerCaKept));
+}
+
 /// Says by which names other daemons reach this one, but do not believe its certificate; empty if
 /// by none.
 std::string TlsAccess::missing_hosts() const {
@@ -281,6 +321,7 @@ std::string TlsAccess::note() const {
   if (const std::string link = links_.text(std::chrono::steady_clock::now()); !link.empty()) {
     add(link);
   }
+  if (const std::string former = former_ca(); !former.empty()) add(former);
   const auto left = read_.rules->certificate().ends() - wall_now();
   if (left <= std::chrono::seconds(0)) {
     add("the certificate of this daemon has expired; renew it");

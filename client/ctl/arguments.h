@@ -23,6 +23,7 @@ struct CaArguments {
   std::string role = "trainer";
   std::string ttl = {};
   std::string out = {};
+  bool finish = false;
 };
 
 struct Arguments {

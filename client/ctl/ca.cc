@@ -96,13 +96,18 @@ Result<std::vector<std::string>> hosts_of_old(const std::string& folder) {
   return old->front().hosts();
 }
 
-/// Checks that the files of a daemon are of this CA, so that its clients go on trusting it.
-Result<void> check_same_ca(const std::string& folder, const CaFolder& ca) {
+/// Returns the CAs that a daemon trusts already. Fails unless this one or one that it has replaced
+/// is among them: so its clients go on trusting the daemon.
+Result<std::vector<tls::Certificate>> known_cas(const std::string& folder, const CaFolder& ca) {
   const std::string path = folder + "/ca.crt";
   const Result<std::string> text = read_file(path);
-  const auto known = text ? tls::certificates_of(*text, path) : text.error();
-  const auto is_it = [&](const tls::Certificate& one) { return one.pem() == ca.certificate.pem(); };
-  if (known && std::ranges::any_of(*known, is_it)) return {};
+  auto known = text ? tls::certificates_of(*text, path) : text.error();
+  const auto is_own = [&](const tls::Certificate& one) {
+    const auto is_it = [&](const tls::Certificate& own) { return own.key().is_same(one.key()); };
+    return is_it(ca.certificate) || std::ranges::any_of(ca.others, is_it) ||
+           std::ranges::any_of(ca.retired, is_it);
+  };
+  if (known && std::ranges::any_of(*known, is_own)) return known;
   return wrong(
       format("{} has files of a daemon, but its ca.crt does not have the CA in {}; give "
              "another folder, or put the certificate of this CA into {}",
@@ -129,12 +134,16 @@ Result<MadeDaemon> make_daemon(const CaFolder& ca, const std::string& folder, co
   const Result<tls::WallTime> ends = end_of(of.ttl, kDaemonLife, ca, now);
   if (!ends) return ends.error();
   made.ends = *ends;
-  const auto files = daemon_files(folder, ca, made.hosts, now, *ends);
+  std::vector<tls::Certificate> known;
+  if (made.renewed) {
+    auto found = known_cas(folder, ca);
+    if (!found) return found.error();
+    known = std::move(*found);
+  }
+  const auto files = daemon_files(folder, ca, made.hosts, now, *ends, known);
   if (!files) return files.error();
   if (made.renewed) {
-    if (Result<void> same = check_same_ca(folder, ca); !same) return same.error();
-    // ca.crt, the first one, stays: it may have other CAs, too.
-    Result<void> replaced = replace_files({files->begin() + 1, files->end()});
+    Result<void> replaced = replace_files(*files);
     return replaced ? Result<MadeDaemon>(made) : replaced.error();
   }
   NewFiles written;

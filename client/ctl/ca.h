@@ -18,6 +18,10 @@ Outcome ca_init(const Arguments& of, tls::WallTime now);
 /// the new ones.
 Outcome ca_daemon(const Arguments& of, tls::WallTime now);
 
+/// Begins to replace the key of a CA, or ends it with --finish. In between both keys are trusted.
+/// Interrupted at any point, it can be run again.
+Outcome ca_renew(const Arguments& of, tls::WallTime now);
+
 /// Signs a token; prints it or writes it to a file, where it may replace an older one of the same
 /// name.
 Outcome ca_token(const Arguments& of, tls::WallTime now);

@@ -55,14 +55,71 @@ Result<void> check_time(const CaFolder& ca, tls::WallTime now) {
                  ca.path, time_text(own.begins()), time_text(now));
 }
 
+/// Returns the certificates of a file; none if there is no file.
+Result<std::vector<tls::Certificate>> certificates_at(const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  if (text) return tls::certificates_of(*text, path);
+  if (text.error().code == Code::not_found) return std::vector<tls::Certificate>();
+  return text.error();
+}
+
+/// Reads ca.crt and the key that belongs to it. While a renewal has replaced one of the two only,
+/// that is the key in next.key.
+Result<CaFolder> read_pair(const std::string& path) {
+  const Result<std::string> certificate = read_of_ca(path, "ca.crt");
+  if (!certificate) return certificate.error();
+  std::optional<Failure> why;
+  for (const bool is_next : {false, true}) {
+    const std::string key_path = path + (is_next ? "/next.key" : "/ca.key");
+    if (is_next && !exists(key_path)) break;
+    if (Result<void> good = check_private(key_path); !good) return good.error();
+    const Result<std::string> key = is_next ? read_file(key_path) : read_of_ca(path, "ca.key");
+    if (!key) return key.error();
+    const auto read = tls::identity_of(*certificate, path + "/ca.crt", *key, key_path);
+    if (read) {
+      return CaFolder{.path = path,
+                      .certificate = read->chain.front(),
+                      .key = read->key,
+                      .others = {read->chain.begin() + 1, read->chain.end()},
+                      .has_next_key = is_next};
+    }
+    if (!why) why = read.error();
+  }
+  return failure(Code::invalid_argument, "{}; restore both files of the CA from a copy",
+                 why->detail);
+}
+
+/// Adds what a renewal has left in the folder.
+Result<void> read_renewal(CaFolder& ca) {
+  auto crosses = certificates_at(ca.path + "/cross.crt");
+  if (!crosses) return crosses.error();
+  for (tls::Certificate& one : *crosses) {
+    const auto signs = [&](const tls::Certificate& by) { return one.is_signed_by(by.key()); };
+    if (one.key().is_same(ca.key) && std::ranges::any_of(ca.others, signs)) {
+      ca.crosses.push_back(std::move(one));
+    }
+  }
+  auto retired = certificates_at(ca.path + "/retired.crt");
+  if (!retired) return retired.error();
+  ca.retired = std::move(*retired);
+  return {};
+}
+
 }  // namespace
+
+bool CaFolder::is_former(const tls::Certificate& one) const {
+  const tls::Key its = one.key();
+  return std::ranges::any_of(
+      crosses, [&](const tls::Certificate& cross) { return cross.is_signed_by(its); });
+}
 
 CaFolder new_ca(const std::string& path, tls::WallTime now) {
   const tls::Key key = tls::Key::make();
   const std::string digits = hash_text(key.hash()).substr(std::string_view("sha256:").size());
-  return {path,
-          tls::make_ca({"c10dd CA " + digits.substr(0, kHashShown), {}, now, now + kCaLife}, key),
-          key};
+  return {.path = path,
+          .certificate = tls::make_ca(
+              {"c10dd CA " + digits.substr(0, kHashShown), {}, now, now + kCaLife}, key),
+          .key = key};
 }
 
 Result<CaFolder> read_ca(const std::string& path, tls::WallTime now) {
@@ -70,18 +127,11 @@ Result<CaFolder> read_ca(const std::string& path, tls::WallTime now) {
     return failure(Code::invalid_argument,
                    "there is no folder {}; make a CA in it with c10ddctl ca init", path);
   }
-  const Result<std::string> certificate = read_of_ca(path, "ca.crt");
-  if (!certificate) return certificate.error();
-  const std::string key_path = path + "/ca.key";
-  if (Result<void> good = check_private(key_path); !good) return good.error();
-  const Result<std::string> key = read_of_ca(path, "ca.key");
-  if (!key) return key.error();
-  const auto read = tls::identity_of(*certificate, path + "/ca.crt", *key, key_path);
-  if (!read) {
-    return failure(Code::invalid_argument, "{}; restore both files of the CA from a copy",
-                   read.error().detail);
-  }
-  const CaFolder ca{path, read->chain.front(), read->key};
+  constexpr int kTries = 3;  // a renewal may replace the files meanwhile
+  Result<CaFolder> read = read_pair(path);
+  for (int i = 1; i < kTries && !read; ++i) read = read_pair(path);
+  if (!read) return read;
+  CaFolder& ca = *read;
   if (!ca.certificate.is_ca()) {
     return failure(Code::invalid_argument,
                    "{}/ca.crt is not the certificate of a CA; give the folder of a CA, which "
@@ -92,10 +142,11 @@ Result<CaFolder> read_ca(const std::string& path, tls::WallTime now) {
     return failure(Code::invalid_argument,
                    "the key in {} is not on the curve P-256, by which tokens are signed; make a CA "
                    "with c10ddctl ca init",
-                   key_path);
+                   path + "/ca.key");
   }
   if (Result<void> good = check_time(ca, now); !good) return good.error();
-  return ca;
+  if (Result<void> good = read_renewal(ca); !good) return good.error();
+  return read;
 }
 
 Result<tls::WallTime> end_of(const std::string& ttl, Lifetime limits, const CaFolder& ca,
@@ -129,9 +180,16 @@ std::vector<std::string> hosts_in(const std::vector<std::string>& options) {
   return hosts;
 }
 
+std::string pem_of(const std::vector<tls::Certificate>& all) {
+  std::string text;
+  for (const tls::Certificate& one : all) text += one.pem();
+  return text;
+}
+
 Result<std::vector<SecretFile>> daemon_files(const std::string& folder, const CaFolder& ca,
                                              const std::vector<std::string>& hosts,
-                                             tls::WallTime now, tls::WallTime ends) {
+                                             tls::WallTime now, tls::WallTime ends,
+                                             const std::vector<tls::Certificate>& known) {
   if (hosts.size() > kMostHosts) {
     return failure(Code::invalid_argument,
                    "a certificate for {} hosts was asked for, limit {}; make several, or give "
@@ -142,9 +200,20 @@ Result<std::vector<SecretFile>> daemon_files(const std::string& folder, const Ca
   const std::string name = hosts.empty() ? "" : hosts.front();
   const auto made = tls::make_server({name, hosts, now, ends}, key, ca.certificate, ca.key);
   if (!made) return made.error();
-  return std::vector<SecretFile>{{folder + "/ca.crt", ca.certificate.pem()},
+  std::vector<tls::Certificate> cas = {ca.certificate};
+  cas.insert(cas.end(), ca.others.begin(), ca.others.end());
+  const std::vector<tls::Certificate> own = cas;
+  for (const tls::Certificate& one : known) {
+    const auto is_same = [&](const tls::Certificate& other) {
+      return other.key().is_same(one.key());
+    };
+    if (std::ranges::none_of(own, is_same) && std::ranges::none_of(ca.retired, is_same)) {
+      cas.push_back(one);
+    }
+  }
+  return std::vector<SecretFile>{{folder + "/ca.crt", pem_of(cas)},
                                  {folder + "/tls.key", key.private_pem()},
-                                 {folder + "/tls.crt", made->pem()}};
+                                 {folder + "/tls.crt", made->pem() + pem_of(ca.crosses)}};
 }
 
 std::string hash_text(const std::string& hash) {

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CA in a folder (ca.crt, ca.key), and what it issues. Reads files; writes none.
+//
+// While the CA is being renewed, ca.crt has the new CA first, then the former one, and the former
+// one again as signed by the new one. cross.crt has the new one as signed by the former one. So
+// daemons and clients that know one of the two accept the other. retired.crt has former CAs whose
+// time is over. next.key is the new key until it has become ca.key.
 #pragma once
 
 #include <optional>
@@ -18,6 +23,14 @@ struct CaFolder {
   std::string path;
   tls::Certificate certificate;
   tls::Key key;
+  std::vector<tls::Certificate> others = {};   ///< of ca.crt, after `certificate`
+  std::vector<tls::Certificate> crosses = {};  ///< of this CA, signed by a former one in `others`
+  std::vector<tls::Certificate> retired = {};  ///< former CAs that nobody shall trust any more
+  bool has_next_key = false;                   ///< `key` was read from next.key
+
+  /// Returns whether a certificate is of a CA that is being replaced.
+  bool is_former(const tls::Certificate& one) const;
+  bool is_renewed() const { return !crosses.empty(); }
 };
 
 /// Makes a CA that begins now, which is in no folder yet.
@@ -42,11 +55,16 @@ Result<tls::WallTime> end_of(const std::string& ttl, Lifetime limits, const CaFo
 /// Returns the hosts of options, each of which may be a list with commas; each host once.
 std::vector<std::string> hosts_in(const std::vector<std::string>& options);
 
+/// Returns certificates in PEM, one after the other.
+std::string pem_of(const std::vector<tls::Certificate>& all);
+
 /// Issues the files of a daemon, which go to `folder`: first ca.crt, then tls.key, then tls.crt.
-/// Fails with invalid_argument if a host is wrong, or there is none or too many.
+/// `known`: what ca.crt in the folder has already; it keeps those of other CAs. Fails with
+/// invalid_argument if a host is wrong, or there is none or too many.
 Result<std::vector<SecretFile>> daemon_files(const std::string& folder, const CaFolder& ca,
                                              const std::vector<std::string>& hosts,
-                                             tls::WallTime now, tls::WallTime ends);
+                                             tls::WallTime now, tls::WallTime ends,
+                                             const std::vector<tls::Certificate>& known = {});
 
 /// Returns the hash of the key of a CA as people read it: "sha256:" and hexadecimal digits.
 std::string hash_text(const std::string& hash);

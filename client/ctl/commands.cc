@@ -305,6 +305,7 @@ Outcome run(const Arguments& arguments) {
       {"flight", flight},
       {"ca init", now(ca_init)},
       {"ca daemon", now(ca_daemon)},
+      {"ca renew", now(ca_renew)},
       {"ca token", now(ca_token)},
       {"ca show", now(ca_show)},
       {"diagnose",

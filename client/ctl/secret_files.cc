@@ -12,7 +12,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "client/internal/socket.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -215,10 +214,20 @@ Result<void> NewFiles::add(const SecretFile& file) {
   return {};
 }
 
-Result<void> replace_files(const std::vector<SecretFile>& files) {
-  const std::string folder = folder_of(files.front().path);
-  const Descriptor lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+Result<FolderLock> FolderLock::of(const std::string& folder) {
+  Descriptor lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return not_written(folder, errno);
+  return FolderLock(std::move(lock));
+}
+
+void FolderLock::sync() const { ::fsync(folder_.get()); }
+
+Result<void> replace_files(const std::vector<SecretFile>& files) {
+  const Result<FolderLock> lock = FolderLock::of(folder_of(files.front().path));
+  return lock ? replace_files(files, *lock) : lock.error();
+}
+
+Result<void> replace_files(const std::vector<SecretFile>& files, const FolderLock& lock) {
   std::vector<OldFile> old;
   std::vector<Draft> drafts(files.size());
   for (std::size_t at = 0; at < files.size(); ++at) {
@@ -234,7 +243,7 @@ Result<void> replace_files(const std::vector<SecretFile>& files) {
     for (std::size_t done = 0; done < at; ++done) restore(old[done]);
     return replaced;
   }
-  ::fsync(lock.get());
+  lock.sync();
   return {};
 }
 

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "client/internal/socket.h"
 #include "protocol/error.h"
 
 namespace c10dd::ctl {
@@ -47,10 +49,26 @@ class NewFiles {
   std::vector<std::string> made_;  // in the order in which they were made
 };
 
+/// Keeps other processes from replacing files of a folder.
+class FolderLock {
+ public:
+  /// Waits until no other process has the lock. Fails with unavailable.
+  static Result<FolderLock> of(const std::string& folder);
+  /// Waits until the changes of the folder are on disk.
+  void sync() const;
+
+ private:
+  explicit FolderLock(client::Descriptor folder) : folder_(std::move(folder)) {}
+
+  client::Descriptor folder_;
+};
+
 /// Puts files of one folder in the place of older ones; each keeps the owner, the group and the
 /// right of the group to read. All are written before the first one is replaced, so that they do
 /// not fit together only between two renames. Calls of several processes happen one after the
 /// other. Fails with unavailable; then the old files are there.
 Result<void> replace_files(const std::vector<SecretFile>& files);
+/// Does the same in a folder that the caller has locked.
+Result<void> replace_files(const std::vector<SecretFile>& files, const FolderLock& lock);
 
 }  // namespace c10dd::ctl

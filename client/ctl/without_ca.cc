@@ -16,6 +16,7 @@ Outcome without_openssl() {
 
 Outcome ca_init(const Arguments&, tls::WallTime) { return without_openssl(); }
 Outcome ca_daemon(const Arguments&, tls::WallTime) { return without_openssl(); }
+Outcome ca_renew(const Arguments&, tls::WallTime) { return without_openssl(); }
 Outcome ca_token(const Arguments&, tls::WallTime) { return without_openssl(); }
 Outcome ca_show(const Arguments&, tls::WallTime) { return without_openssl(); }
 

@@ -73,6 +73,21 @@ Result<tls::Certificate> ca_above(const std::vector<tls::Certificate>& chain,
                  texts.ca.path, texts.chain.path);
 }
 
+/// Returns the hashes of the CAs that the first one replaces: each is there as a root, and once
+/// more as the first one has signed it.
+std::set<std::string> former_in(const std::vector<tls::Certificate>& cas) {
+  std::set<std::string> former;
+  const tls::Key first = cas.front().key();
+  for (const tls::Certificate& one : cas) {
+    const auto is_its_root = [&](const tls::Certificate& other) {
+      return other.key().is_same(one.key()) && other.is_root();
+    };
+    if (one.key().is_same(first) || !one.is_signed_by(first)) continue;
+    if (std::ranges::any_of(cas, is_its_root)) former.insert(one.key().hash());
+  }
+  return former;
+}
+
 Result<tls::KeySet> keys_in(const std::vector<FileText>& files, const std::string& path) {
   const auto file = std::ranges::find(files, path, &FileText::path);
   if (file == files.end()) return failure(Code::invalid_argument, "{} was not read", path);
@@ -105,6 +120,7 @@ Result<std::shared_ptr<const AccessRules>> AccessRules::of(const AccessTexts& te
   if (!own_client) return own_client.error();
   std::shared_ptr<AccessRules> made(new AccessRules(own, *server, *client, *own_client));
   for (const tls::Certificate& ca : *cas) made->cas_.emplace(ca.key().hash(), ca.key());
+  made->former_ = former_in(*cas);
   for (const IssuerEntry& entry : texts.grants.issuers) {
     Result<tls::KeySet> keys = keys_in(texts.jwks, entry.jwks);
     if (!keys) return keys.error();
@@ -164,7 +180,7 @@ Result<Principal> AccessRules::own(const tls::Token& token, tls::WallTime now) c
   if (Result<void> good = tls::check(token, ca->second, now); !good) return good.error();
   if (grants_.revoked.contains(said->name)) return tls::bad_token("is revoked");
   const std::string name = printable(said->name, limits::kNameBytes);
-  Principal found{name, core::JobRoles(name), said->ends};
+  Principal found{name, core::JobRoles(name), said->ends, former_.contains(said->ca_hash)};
   for (const std::string& jobs : said->jobs) {
     const Result<core::JobPattern> pattern = core::JobPattern::of(jobs);
     if (!pattern) return tls::bad_token("has a pattern of jobs that cannot be read");

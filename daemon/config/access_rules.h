@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,8 @@ struct Principal {
   std::string name;  ///< of a token of c10ddctl its name; otherwise ISSUER:SUBJECT, or cert:URI
   core::JobRoles roles;
   tls::WallTime ends;  ///< of the token or the certificate
+  /// A CA has signed the token that another one replaces: see AccessRules::has_former_ca().
+  bool is_of_former_ca = false;
 };
 
 /// Immutable. Thread-safe.
@@ -58,6 +61,9 @@ class AccessRules {
 
   /// Returns sentences that say which keys of JWKS files cannot be used.
   const std::vector<std::string>& left_out() const { return left_out_; }
+  /// Returns whether the first CA of ca.crt is about to replace another one: it has signed that
+  /// one, too, as c10ddctl ca renew lets it.
+  bool has_former_ca() const { return !former_.empty(); }
 
   /// Checks a token. Fails with unauthenticated; the text says what to do.
   Result<Principal> by_token(std::string_view text, tls::WallTime now) const;
@@ -89,6 +95,7 @@ class AccessRules {
   tls::Context to_daemons_;
   tls::Context to_own_daemon_;
   std::map<std::string, tls::Key> cas_;  // by their hash
+  std::set<std::string> former_;         // hashes of those that the first one replaces
   std::vector<Issuer> issuers_;
   std::vector<std::string> left_out_;
   GrantsFile grants_;

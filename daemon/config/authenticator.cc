@@ -14,6 +14,29 @@ void Authenticator::replace(std::shared_ptr<const AccessRules> access) {
   const std::lock_guard lock(mutex_);
   access_ = std::move(access);
   known_.clear();
+  with_former_.clear();
+  replaced_ = now_();
+}
+
+tls::WallTime Authenticator::replaced() const {
+  const std::lock_guard lock(mutex_);
+  return replaced_;
+}
+
+std::vector<std::string> Authenticator::with_former_ca(tls::WallTime since) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, last] : with_former_) {
+    if (last >= since) names.push_back(name);
+  }
+  return names;
+}
+
+/// Notes who shows a token of a former CA. Needs the lock.
+void Authenticator::note(const Principal& found, tls::WallTime now) const {
+  if (!found.is_of_former_ca) return;
+  if (with_former_.size() >= kTokens) with_former_.clear();
+  with_former_[found.name] = now;
 }
 
 std::shared_ptr<const AccessRules> Authenticator::access() const {
@@ -30,7 +53,10 @@ Result<Principal> Authenticator::principal(std::string_view token,
     const std::lock_guard lock(mutex_);
     access = access_;
     const auto known = known_.find(std::string(token));
-    if (known != known_.end() && now <= known->second.ends) return known->second;
+    if (known != known_.end() && now <= known->second.ends) {
+      note(known->second, now);
+      return known->second;
+    }
   }
   if (token.empty()) {
     if (shown) {
@@ -48,6 +74,7 @@ Result<Principal> Authenticator::principal(std::string_view token,
   if (!found) return found;
   const std::lock_guard lock(mutex_);
   if (known_.size() >= kTokens) known_.clear();
+  note(*found, now);
   if (access == access_) known_.insert_or_assign(std::string(token), *found);
   return found;
 }

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "daemon/config/access_rules.h"
 #include "daemon/core/effects.h"
@@ -29,6 +31,11 @@ class Authenticator {
   void replace(std::shared_ptr<const AccessRules> access);
   std::shared_ptr<const AccessRules> access() const;
 
+  /// Returns who has shown a token of a former CA since this time and since the last replace().
+  std::vector<std::string> with_former_ca(tls::WallTime since) const;
+  /// Returns the time of the last replace(), or when this object was made.
+  tls::WallTime replaced() const;
+
   /// Returns the principal of a token; without one that of the certificate that the client has
   /// shown. Fails with unauthenticated if there is neither, or the token is not good. `refused`
   /// says why the certificate that the client has shown is not good; then `shown` has none.
@@ -42,10 +49,14 @@ class Authenticator {
                               const std::string& refused = {}) const;
 
  private:
+  void note(const Principal& found, tls::WallTime now) const;
+
   const std::function<tls::WallTime()> now_;
   mutable std::mutex mutex_;
   std::shared_ptr<const AccessRules> access_;
+  tls::WallTime replaced_ = now_();
   mutable std::unordered_map<std::string, Principal> known_;  // by the text of the token
+  mutable std::map<std::string, tls::WallTime> with_former_;  // by the principal's name
 };
 
 }  // namespace c10dd::daemon

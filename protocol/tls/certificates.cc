@@ -104,22 +104,47 @@ void add(X509* certificate, X509* issuer, int kind, const char* value) {
   X509_add_ext(certificate, extension.get(), -1);
 }
 
-/// Returns a certificate without extensions and signature. `issuer` is null if it signs itself.
-X509* begun(const NewCertificate& of, const Key& key, const Certificate* issuer) {
+/// Returns a certificate without names, extensions and signature.
+X509* begun(WallTime begins, WallTime ends, const Key& key) {
   X509* const made = X509_new();
   X509_set_version(made, X509_VERSION_3);
   const OwnedNumber serial(BN_new());
   BN_rand(serial.get(), kSerialBits, BN_RAND_TOP_ONE, BN_RAND_BOTTOM_ANY);
   BN_to_ASN1_INTEGER(serial.get(), X509_get_serialNumber(made));
-  ASN1_TIME_set(X509_getm_notBefore(made), (of.begins - kSkew).time_since_epoch().count());
-  ASN1_TIME_set(X509_getm_notAfter(made), (of.ends).time_since_epoch().count());
+  ASN1_TIME_set(X509_getm_notBefore(made), begins.time_since_epoch().count());
+  ASN1_TIME_set(X509_getm_notAfter(made), ends.time_since_epoch().count());
+  X509_set_pubkey(made, key.get());
+  return made;
+}
+
+/// Does the same with names. `issuer` is null if it signs itself.
+X509* begun(const NewCertificate& of, const Key& key, const Certificate* issuer) {
+  X509* const made = begun(of.begins - kSkew, of.ends, key);
   X509_NAME* const name = X509_get_subject_name(made);
   const std::string text = printable(of.name, kNameBytes);
   X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8,
                              reinterpret_cast<const unsigned char*>(text.data()),
                              static_cast<int>(text.size()), -1, 0);
   X509_set_issuer_name(made, issuer == nullptr ? name : X509_get_subject_name(issuer->get()));
-  X509_set_pubkey(made, key.get());
+  return made;
+}
+
+/// Adds what makes a certificate one of a CA, which may have `below` further CAs below it.
+void add_usages_of_ca(X509* certificate, int below) {
+  const std::string constraints = format("critical,CA:TRUE,pathlen:{}", below);
+  add(certificate, certificate, NID_basic_constraints, constraints.c_str());
+  add(certificate, certificate, NID_key_usage, "critical,digitalSignature,keyCertSign,cRLSign");
+}
+
+/// Returns a certificate of the same CA with another signature to come: with its name, its key, and
+/// the identifier by which the certificates below it name this key.
+X509* copy_of_ca(const Certificate& ca, const Certificate& issuer, WallTime ends, int below) {
+  X509* const made = begun(std::max(ca.begins(), issuer.begins()), ends, ca.key());
+  X509_set_subject_name(made, X509_get_subject_name(ca.get()));
+  X509_set_issuer_name(made, X509_get_subject_name(issuer.get()));
+  add_usages_of_ca(made, below);
+  const int at = X509_get_ext_by_NID(ca.get(), NID_subject_key_identifier, -1);
+  if (at >= 0) X509_add_ext(made, X509_get_ext(ca.get(), at), -1);
   return made;
 }
 
@@ -161,6 +186,14 @@ bool Certificate::is_for(const std::string& host) const {
 }
 
 bool Certificate::is_ca() const { return X509_check_ca(get()) == 1; }
+
+bool Certificate::is_root() const {
+  const bool same_name =
+      X509_NAME_cmp(X509_get_subject_name(get()), X509_get_issuer_name(get())) == 0;
+  return same_name && is_signed_by(key());
+}
+
+bool Certificate::allows_ca_below() const { return is_ca() && X509_get_pathlen(get()) != 0; }
 
 bool Certificate::is_signed_by(const Key& key) const {
   const bool good = X509_verify(get(), key.get()) == 1;
@@ -211,10 +244,22 @@ Result<std::vector<Certificate>> certificates_of(std::string_view pem, std::stri
 
 Certificate make_ca(const NewCertificate& of, const Key& key) {
   X509* const made = begun(of, key, nullptr);
-  add(made, made, NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
-  add(made, made, NID_key_usage, "critical,digitalSignature,keyCertSign,cRLSign");
+  add_usages_of_ca(made, 1);
   add(made, made, NID_subject_key_identifier, "hash");
   X509_sign(made, key.get(), EVP_sha256());
+  return Certificate(made);
+}
+
+Certificate make_roomy(const Certificate& root, const Key& key) {
+  X509* const made = copy_of_ca(root, root, root.ends(), 1);
+  X509_sign(made, key.get(), EVP_sha256());
+  return Certificate(made);
+}
+
+Certificate make_cross(const Certificate& of, const Certificate& by, const Key& by_key) {
+  X509* const made = copy_of_ca(of, by, std::min(of.ends(), by.ends()), 0);
+  add(made, by.get(), NID_authority_key_identifier, "keyid");
+  X509_sign(made, by_key.get(), EVP_sha256());
   return Certificate(made);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificate reads X.509 certificates. make_ca() and make_server() issue those of a small CA.
+// Certificate reads X.509 certificates. The functions make_...() issue those of a small CA.
 #pragma once
 
 #include <chrono>
@@ -30,6 +30,10 @@ class Certificate {
   WallTime begins() const;
   WallTime ends() const;
   bool is_ca() const;
+  /// Returns whether its own key has signed it.
+  bool is_root() const;
+  /// Returns whether a further CA may stand between it and a certificate of a daemon.
+  bool allows_ca_below() const;
   /// Returns whether it says that a server may show it (extended key usage serverAuth).
   bool may_serve() const;
   /// Returns whether its signature is that of this key.
@@ -60,8 +64,14 @@ struct NewCertificate {
   WallTime ends;
 };
 
-/// Makes a CA certificate, which signs itself.
+/// Makes a CA certificate, which signs itself and allows one further CA below it.
 Certificate make_ca(const NewCertificate& of, const Key& key);
+/// Makes the certificate of the same CA once more, by which a further CA may stand below it. What
+/// trusts the key of this CA trusts it.
+Certificate make_roomy(const Certificate& root, const Key& key);
+/// Makes a certificate of the CA `of` that the CA `by` has signed: who trusts `by` then accepts
+/// what `of` signs. It ends with the first of the two.
+Certificate make_cross(const Certificate& of, const Certificate& by, const Key& by_key);
 /// Makes the certificate of a daemon, which it shows as a server; daemons of earlier versions also
 /// show it to others of their fleet, as a client. Fails with
 /// invalid_argument if a host is neither a DNS name nor an address, or the list is empty.

@@ -21,6 +21,8 @@ constexpr const char* kGroups = "X25519:P-256:P-384";
 // Who is given an intermediate CA trusts it, whatever stands above it.
 constexpr unsigned long kTrustOfIntermediates = X509_V_FLAG_PARTIAL_CHAIN;
 
+void free_stack(STACK_OF(X509) * stack) { sk_X509_free(stack); }  // not what is on it
+
 OwnedStore store_of(const std::vector<Certificate>& cas) {
   OwnedStore store(X509_STORE_new());
   for (const Certificate& one : cas) X509_STORE_add_cert(store.get(), one.get());
@@ -28,34 +30,45 @@ OwnedStore store_of(const std::vector<Certificate>& cas) {
   return store;
 }
 
-using OwnedStack = std::unique_ptr<STACK_OF(X509), void (*)(STACK_OF(X509)*)>;
+using Stack = Owned<STACK_OF(X509), free_stack>;
 
-/// Returns the certificates of the CA with this hash that the peer has sent. The same key may have
-/// several, of itself and of other CAs.
-OwnedStack sent_cas(X509_STORE_CTX* check, const std::string& hash) {
-  OwnedStack found(sk_X509_new_null(), [](STACK_OF(X509) * stack) { sk_X509_free(stack); });
+/// What a peer has sent, for a client that knows the hash of a CA's key.
+struct SentCas {
+  Stack trusted{sk_X509_new_null()};  ///< those of the key
+  Stack others{sk_X509_new_null()};   ///< those that may stand between it and the peer
+};
+
+/// A CA that is being renewed has several certificates of its key: one that it has signed itself,
+/// and one of the other CA. What another root has signed leads nowhere: only the key is trusted.
+SentCas sent_cas(X509_STORE_CTX* check, const std::string& hash) {
+  SentCas found;
   STACK_OF(X509)* const sent = X509_STORE_CTX_get0_untrusted(check);
   for (int at = 0; at < sk_X509_num(sent); ++at) {
     X509* const one = sk_X509_value(sent, at);
     EVP_PKEY* const key = X509_get_pubkey(one);
-    if (key != nullptr && Key(key).hash() == hash && X509_check_ca(one) == 1) {
-      sk_X509_push(found.get(), one);
-    }
+    if (key == nullptr) continue;
+    const bool is_it = Key(key).hash() == hash && X509_check_ca(one) == 1;
+    if (is_it) sk_X509_push(found.trusted.get(), one);
+    const bool is_root = (X509_get_extension_flags(one) & EXFLAG_SS) != 0;
+    if (!is_it && !is_root) sk_X509_push(found.others.get(), one);
   }
   return found;
 }
 
 /// Trusts the one CA that the hash names.
 int verify_by_hash(X509_STORE_CTX* check, void* hash) {
-  const OwnedStack trusted = sent_cas(check, *static_cast<const std::string*>(hash));
-  if (sk_X509_num(trusted.get()) == 0) {
+  const SentCas sent = sent_cas(check, *static_cast<const std::string*>(hash));
+  if (sk_X509_num(sent.trusted.get()) == 0) {
     X509_STORE_CTX_set_error(check, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY);
     return 0;
   }
+  STACK_OF(X509)* const all = X509_STORE_CTX_get0_untrusted(check);
+  X509_STORE_CTX_set0_trusted_stack(check, sent.trusted.get());
+  X509_STORE_CTX_set0_untrusted(check, sent.others.get());
   X509_STORE_CTX_set_flags(check, kTrustOfIntermediates);
-  X509_STORE_CTX_set0_trusted_stack(check, trusted.get());
   int good = X509_verify_cert(check);
   X509_STORE_CTX_set0_trusted_stack(check, nullptr);
+  X509_STORE_CTX_set0_untrusted(check, all);
   X509* const leaf = X509_STORE_CTX_get0_cert(check);
   X509_up_ref(leaf);
   const Certificate shown(leaf);
