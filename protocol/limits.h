@@ -141,6 +141,11 @@ inline constexpr std::chrono::nanoseconds kLeaseMax = std::chrono::seconds(60);
 inline constexpr std::size_t kDaemons = 64;    // that share an engine
 inline constexpr std::size_t kAdvertised = 8;  // addresses of one daemon
 
+/// A daemon closes a connection whose TLS handshake has not had its turn for so long.
+inline constexpr std::chrono::seconds kHandshakeTurn{3};
+/// A client waits for so long until its TLS handshake is done.
+inline constexpr std::chrono::seconds kHandshakePatience{5};
+static_assert(kHandshakePatience > kHandshakeTurn);
 inline constexpr std::chrono::seconds kIdleTimeout{60};  // silence that ends a native connection
 inline constexpr std::size_t kSpareFiles = 64;  // file descriptors kept free for other uses
 inline constexpr std::size_t kConnectionsPerAddress = 4'096;

@@ -13,6 +13,7 @@
 #include "client/core/addresses.h"
 #include "client/core/backoff.h"
 #include "client/core/calls.h"
+#include "protocol/limits.h"
 #include "protocol/native_wire.h"
 
 namespace c10dd::client {
@@ -103,6 +104,8 @@ class Core {
   const std::string& address() const { return addresses_.current(); }
   /// Returns how long the owner may try to connect to address().
   Duration connect_patience() const { return addresses_.patience(kConnectPatience); }
+  /// Returns how long a handshake of TLS may take after that.
+  Duration handshake_patience() const { return addresses_.patience(limits::kHandshakePatience); }
   /// Returns the bytes to send to address() on a separate connection, to find out which server
   /// listens there; empty if no probe is due. A probe is due if the server does not reply to the
   /// hello, this client has never had a session, and it knows no other address.

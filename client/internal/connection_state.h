@@ -71,6 +71,7 @@ struct Connection::State {
   void read_some(Lock& lock);
   void make_connection(Lock& lock);
   Result<Descriptor> connect(Lock& lock, Duration patience);
+  Result<void> shake_hands_patiently(Lock& lock, TlsChannel& with, int on);
   void show_credential(Lock& lock);
   void wait_for_events(Lock& lock);
   void announce_if_due(Lock& lock, TimePoint now);

@@ -11,6 +11,7 @@ namespace c10dd::client {
 namespace {
 
 constexpr Duration kDialPatienceMin = std::chrono::milliseconds(500);
+constexpr Duration kHandshakeSliceMin = std::chrono::milliseconds(100);
 constexpr Duration kProbePatience = std::chrono::milliseconds(300);
 constexpr Duration kWaitMax = std::chrono::seconds(1);
 
@@ -113,6 +114,25 @@ void Connection::State::show_credential(Lock& lock) {
   flush();
 }
 
+/// Shakes hands. The daemon may have many others to serve first, so announcements that become due
+/// meanwhile are made. Called without the lock.
+Result<void> Connection::State::shake_hands_patiently(Lock& lock, TlsChannel& with, int on) {
+  const TimePoint begun = boot_time();
+  while (true) {
+    lock.lock();
+    const TimePoint now = boot_time();
+    announce_if_due(lock, now);
+    const Duration patience = core.handshake_patience();
+    const TimePoint due = announcements.due().value_or(TimePoint::max());
+    const TimePoint until = std::min(begun + patience, std::max(due, now + kHandshakeSliceMin));
+    lock.unlock();
+    const Result<bool> done = shake_hands(with, on, wake_fd.get(), until - now);
+    if (!done) return done.error();
+    if (*done) return {};
+    if (boot_time() >= begun + patience) return handshake_too_slow(patience);
+  }
+}
+
 /// Connects to the daemon, and shakes hands if the client encrypts.
 Result<Descriptor> Connection::State::connect(Lock& lock, Duration patience) {
   const std::string address = core.address();
@@ -121,7 +141,7 @@ Result<Descriptor> Connection::State::connect(Lock& lock, Duration patience) {
   Result<Descriptor> made =
       begun ? dial(address, wake_fd.get(), patience) : Result<Descriptor>(begun.error());
   if (made && begun->channel) {
-    const Result<void> done = shake_hands(*begun->channel, made->get(), wake_fd.get(), patience);
+    const Result<void> done = shake_hands_patiently(lock, *begun->channel, made->get());
     if (!done) {
       made = failure(done.error().code, "no TLS connection to the daemon at {}: {}", address,
                      done.error().detail);

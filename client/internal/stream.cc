@@ -35,8 +35,9 @@ Result<Stream> Stream::connect(const std::string& address, Time end, Tls::Begun 
   Result<Stream> made = connect(address, end);
   if (!made || !with.channel) return made;
   const auto patience = std::max(left_until(end), std::chrono::milliseconds(1));
-  const Result<void> done = shake_hands(*with.channel, made->socket_.get(), -1, patience);
+  const Result<bool> done = shake_hands(*with.channel, made->socket_.get(), -1, patience);
   if (!done) return done.error();
+  if (!*done) return handshake_too_slow(patience);
   made->channel_ = std::move(with.channel);
   return made;
 }

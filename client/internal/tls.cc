@@ -119,20 +119,23 @@ Result<bool> shake_hands_now(TlsChannel& channel, int socket) {
   }
 }
 
-Result<void> shake_hands(TlsChannel& channel, int socket, int interrupt, Duration patience) {
-  const TimePoint end = boot_time() + patience;
+Result<bool> shake_hands(TlsChannel& channel, int socket, int interrupt, Duration time) {
+  const TimePoint end = boot_time() + time;
   while (true) {
     const Result<bool> done = shake_hands_now(channel, socket);
-    if (!done) return done.error();
-    if (*done) return {};
+    if (!done || *done) return done;
     const Duration left = end - boot_time();
-    if (left <= Duration::zero()) return cut("the daemon took longer than " + human(patience));
+    if (left <= Duration::zero()) return false;
     const short event = channel.outgoing().empty() ? POLLIN : POLLOUT;
     pollfd polled[] = {{socket, event, 0}, {interrupt, POLLIN, 0}};
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
     const int ready = ::poll(polled, 2, static_cast<int>(ms));
     if (ready > 0 && polled[1].revents != 0) return cut("the attempt was interrupted");
   }
+}
+
+Failure handshake_too_slow(Duration patience) {
+  return cut("the daemon took longer than " + human(patience));
 }
 
 }  // namespace c10dd::client

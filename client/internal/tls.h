@@ -51,9 +51,13 @@ std::shared_ptr<Tls> tls_of(const Credentials& credentials);
 /// Fails as shake_hands() does.
 Result<bool> shake_hands_now(TlsChannel& channel, int socket);
 
-/// Shakes hands on a connected, non-blocking socket: blocks up to `patience`, and stops when
-/// `interrupt` becomes readable. Fails with permission_denied if the peer is not trusted or does
-/// not speak TLS, otherwise with unavailable.
-Result<void> shake_hands(TlsChannel& channel, int socket, int interrupt, Duration patience);
+/// Shakes hands on a connected, non-blocking socket: blocks up to `time`, and stops when
+/// `interrupt` becomes readable. Returns false if the time is over: the caller may go on with
+/// another call. Fails with permission_denied if the peer is not trusted or does not speak TLS,
+/// otherwise with unavailable.
+Result<bool> shake_hands(TlsChannel& channel, int socket, int interrupt, Duration time);
+
+/// Returns the failure of a handshake for which the caller has no more time.
+Failure handshake_too_slow(Duration patience);
 
 }  // namespace c10dd::client

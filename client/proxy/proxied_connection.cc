@@ -200,6 +200,15 @@ void ProxiedConnection::dial() {
   });
 }
 
+/// Ends the attempt to connect after this time.
+void ProxiedConnection::limit_dial(Duration patience) {
+  patience_.expires_after(patience);
+  patience_.async_wait([self = shared_from_this(), attempt = attempt_](const ErrorCode& cancelled) {
+    ErrorCode ignored;
+    if (!cancelled && self->dialling_ && attempt == self->attempt_) self->remote_.cancel(ignored);
+  });
+}
+
 void ProxiedConnection::try_next_address() {
   const client::SocketAddress& target = targets_[next_target_++];
   ErrorCode failed;
@@ -215,11 +224,7 @@ void ProxiedConnection::try_next_address() {
   endpoint.resize(target.size());
   std::memcpy(endpoint.data(), target.get(), target.size());
   const std::uint64_t attempt = attempt_;
-  patience_.expires_after(client_.core()->connect_patience());
-  patience_.async_wait([self = shared_from_this(), attempt](const ErrorCode& cancelled) {
-    ErrorCode ignored;
-    if (!cancelled && self->dialling_ && attempt == self->attempt_) self->remote_.cancel(ignored);
-  });
+  limit_dial(client_.core()->connect_patience());
   remote_.async_connect(endpoint, [self = shared_from_this(), attempt](ErrorCode result) {
     if (self->over_ || attempt != self->attempt_) return;
     if (result == boost::asio::error::operation_aborted) result = boost::asio::error::timed_out;
@@ -228,7 +233,11 @@ void ProxiedConnection::try_next_address() {
 }
 
 void ProxiedConnection::dialled(const ErrorCode& failed) {
-  if (!failed) return begun_.channel ? shake_hands() : opened();
+  if (!failed && !begun_.channel) return opened();
+  if (!failed) {
+    limit_dial(client_.core()->handshake_patience());
+    return shake_hands();
+  }
   patience_.cancel();
   failures_.add(failed.value());
   if (next_target_ < targets_.size()) return try_next_address();

@@ -80,6 +80,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   void dial();
   void try_next_address();
   void dialled(const ErrorCode& failed);
+  void limit_dial(Duration patience);
   void shake_hands();
   void opened();
   void failed_to_dial(const Failure& why);

@@ -153,6 +153,8 @@ asio::awaitable<std::optional<HttpReply>> make_reply(Connection& connection,
   if (connection.context.roles_of && !of_fleet && !connection.metrics_only) {
     source.roles = connection.context.roles_of(request.token, connection.stream);
   }
+  // Who has said who it is is no newcomer any more.
+  if (of_fleet || (source.roles && *source.roles)) connection.stream.keep(nullptr);
   const Forward forward = [&](const Peer& to) {
     const bool trusted =
         source.local || source.roles.has_value() || connection.context.serves_plain;

@@ -13,10 +13,13 @@
 #include <utility>
 
 #include "daemon/net/tls_stream.h"
+#include "protocol/format.h"
 #include "protocol/wording.h"
 
 namespace c10dd::daemon {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// Sends all that a channel has to send.
 asio::awaitable<void> send(Stream& plain, tls::Channel& channel, ErrorCode& failed) {
@@ -30,9 +33,11 @@ Failure cut(std::string_view peer) {
   return failure(Code::unavailable, "the {} closed the connection during the TLS handshake", peer);
 }
 
-/// Shakes hands until the channel is open. Returns why it is not.
+/// Shakes hands until the channel is open. Returns why it is not. Calls `answered`, unless it is
+/// null, when the peer must go on.
 asio::awaitable<std::optional<Failure>> shake_hands(Stream& plain, tls::Channel& channel,
-                                                    const bool& late, std::string_view peer) {
+                                                    const bool& late, std::string_view peer,
+                                                    std::function<void()> answered = nullptr) {
   std::array<char, 4096> buffer;
   channel.receive(plain.take_head());
   while (true) {
@@ -41,6 +46,7 @@ asio::awaitable<std::optional<Failure>> shake_hands(Stream& plain, tls::Channel&
     co_await send(plain, channel, failed);
     if (!done) co_return done.error();
     if (!failed && *done) co_return std::nullopt;
+    if (const auto tell = std::exchange(answered, nullptr)) tell();
     std::size_t read = 0;
     if (!failed && !late) read = co_await plain.read_next(asio::buffer(buffer), failed);
     if (late) {
@@ -56,6 +62,7 @@ struct Order {
   tls::Context context;
   std::chrono::milliseconds deadline;
   asio::io_context& back;  ///< the loop that gets the result
+  std::function<void()> answered;
   Handshakes::Then then;
 };
 
@@ -70,7 +77,9 @@ asio::awaitable<void> serve(std::shared_ptr<Stream> plain, std::shared_ptr<bool>
     *late = true;
     plain->cancel();
   });
-  std::optional<Failure> failed = co_await shake_hands(*plain, channel, *late, "client");
+  std::optional<Failure> failed = co_await shake_hands(*plain, channel, *late, "client", [&order] {
+    asio::post(order.back, std::move(order.answered));
+  });
   timer.cancel();
   asio::io_context& back = order.back;
   Handshakes::Then then = std::move(order.then);
@@ -140,8 +149,21 @@ struct Handshakes::Attempt {
   std::shared_ptr<bool> late = std::make_shared<bool>(false);
 };
 
-Handshakes::Handshakes(Loop& loop, unsigned threads, std::chrono::milliseconds deadline)
-    : loop_(loop), deadline_(deadline) {
+namespace {
+
+/// Enough that each thread finds the next one when it has answered one.
+constexpr unsigned kAnsweringOfThread = 4;
+
+HandshakeQueue::Limits limits_of(HandshakeQueue::Limits limits, unsigned threads) {
+  limits.answering = std::size_t{kAnsweringOfThread} * threads;
+  return limits;
+}
+
+}  // namespace
+
+Handshakes::Handshakes(Loop& loop, unsigned threads, std::chrono::milliseconds deadline,
+                       HandshakeQueue::Limits limits)
+    : loop_(loop), deadline_(deadline), queue_(limits_of(limits, threads)) {
   for (unsigned n = 0; n < threads; ++n) workers_.push_back(std::make_unique<Worker>());
 }
 
@@ -154,27 +176,39 @@ void Handshakes::stop() {
 
 void Handshakes::begin(std::shared_ptr<Stream> plain, tls::Context context, Then then) {
   const asio::ip::address from = plain->address();
-  Waiting one{std::move(plain), std::move(context), std::move(then), from};
-  if (may_start(from)) return start(std::move(one));
-  waiting_.push_back(std::move(one));
-  look_soon();
+  waiting_.emplace(++last_, Waiting{std::move(plain), std::move(context), std::move(then)});
+  queue_.add(last_, from, Clock::now());
+  take_turns();
 }
 
-bool Handshakes::may_start(const asio::ip::address& from) const {
-  const auto of_one = by_address_.find(from);
-  return under_way_.size() < kMost && (of_one == by_address_.end() || of_one->second < kMostOfOne);
+/// Begins those whose turn it is. A handshake may end at once, which calls this again.
+void Handshakes::take_turns() {
+  if (std::exchange(takes_turns_, true)) return;
+  while (true) {
+    const HandshakeQueue::Turn turn = queue_.turn(Clock::now());
+    for (const Number one : turn.give_way) give_way(one);
+    for (const Number one : turn.begin) start(one);
+    if (turn.begin.empty()) break;
+  }
+  takes_turns_ = false;
+  if (queue_.waiting() > 0) look_soon();
 }
 
-void Handshakes::start(Waiting one) {
+void Handshakes::start(Number number) {
+  Waiting one = std::move(waiting_.extract(number).mapped());
   Worker& worker = *workers_[next_++ % workers_.size()];
-  const std::uint64_t number = ++started_;
+  auto answered = [this, gone = gone_, number] {
+    if (*gone) return;
+    queue_.answered(number, Clock::now());
+    take_turns();
+  };
   auto then = [this, gone = gone_, number, then = std::move(one.then)](Result result) {
     if (*gone) return;
     ended(number);
     then(std::move(result));
   };
   const auto attempt = std::make_shared<Attempt>(Attempt{worker});
-  Order order{std::move(one.context), deadline_, loop_, std::move(then)};
+  Order order{std::move(one.context), deadline_, loop_, std::move(answered), std::move(then)};
   const bool moves = one.plain->move_to(
       worker.loop, [attempt, order = std::move(order)](std::shared_ptr<Stream> plain) mutable {
         attempt->worker.note(plain);
@@ -182,56 +216,55 @@ void Handshakes::start(Waiting one) {
         asio::co_spawn(attempt->worker.loop,
                        serve(std::move(plain), attempt->late, std::move(order)), asio::detached);
       });
-  if (!moves) return;
-  under_way_.emplace(number, UnderWay{one.from, std::chrono::steady_clock::now(), attempt});
-  ++by_address_[one.from];
-}
-
-/// Counts a handshake as ended, and begins with those that wait.
-void Handshakes::ended(std::uint64_t number) {
-  const auto found = under_way_.find(number);
-  const auto of_one = by_address_.find(found->second.from);
-  if (--of_one->second == 0) by_address_.erase(of_one);
-  under_way_.erase(found);
-  while (under_way_.size() < kMost) {
-    const auto next =
-        std::ranges::find_if(waiting_, [this](const Waiting& one) { return may_start(one.from); });
-    if (next == waiting_.end()) return;
-    Waiting one = std::move(*next);
-    waiting_.erase(next);
-    start(std::move(one));
+  if (moves) {
+    under_way_.emplace(number, attempt);
+  } else {
+    queue_.ended(number);
   }
 }
 
-/// Makes room for those that wait, as long as there are any.
-void Handshakes::look_soon() {
-  if (std::exchange(looks_, true)) return;
-  after(loop_, kPatience / 10, [this, gone = gone_] {
-    if (*gone) return;
-    looks_ = false;
-    for (const Waiting& one : waiting_) make_room(one.from);
-    if (!waiting_.empty()) look_soon();
+void Handshakes::ended(Number number) {
+  under_way_.erase(number);
+  queue_.ended(number);
+  take_turns();
+}
+
+/// Ends a handshake that waits for its client, unless the client has just sent more.
+void Handshakes::give_way(Number number) {
+  const std::shared_ptr<Attempt> attempt = under_way_.at(number);
+  asio::post(attempt->worker.loop, [this, gone = gone_, attempt, number, &back = loop_] {
+    const auto plain = attempt->plain.lock();
+    if (!plain) return;  // it has ended
+    if (!has_bytes(*plain)) {
+      *attempt->late = true;
+      return plain->cancel();
+    }
+    asio::post(back, [this, gone, number] {
+      if (!*gone) queue_.goes_on(number, Clock::now());
+    });
   });
 }
 
-/// Ends the oldest handshake that is in the way of a connection from this address, if it has had
-/// its time.
-void Handshakes::make_room(const asio::ip::address& from) {
-  const bool is_full = under_way_.size() >= kMost;
-  const auto begun = std::chrono::steady_clock::now() - kPatience;
-  for (auto& [number, one] : under_way_) {
-    if (one.begun > begun) return;
-    if (!is_full && one.from != from) continue;
-    const std::shared_ptr<Attempt> attempt = std::exchange(one.attempt, nullptr);
-    if (!attempt) continue;  // was told already
-    asio::post(attempt->worker.loop, [attempt] {
-      const auto plain = attempt->plain.lock();
-      if (!plain || has_bytes(*plain)) return;  // then only this thread is busy
-      *attempt->late = true;
-      plain->cancel();
-    });
-    return;
+void Handshakes::end_late_ones() {
+  const std::size_t waited = queue_.waiting();
+  for (const Number number : queue_.late(Clock::now())) {
+    Waiting one = std::move(waiting_.extract(number).mapped());
+    one.then({nullptr, failure(Code::timed_out,
+                               "the TLS handshake did not have its turn within {}, because {} "
+                               "waited for theirs; the client tries again",
+                               human(queue_.limits().turn), waited)});
   }
+}
+
+/// Lets time go on for those that wait, as long as there are any.
+void Handshakes::look_soon() {
+  if (std::exchange(looks_, true)) return;
+  after(loop_, HandshakeQueue::kPatience / 10, [this, gone = gone_] {
+    if (*gone) return;
+    looks_ = false;
+    end_late_ones();
+    take_turns();
+  });
 }
 
 }  // namespace c10dd::daemon

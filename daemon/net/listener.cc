@@ -168,6 +168,8 @@ void Listener::admit(tcp::socket socket) {
   const auto from = unmapped(socket.remote_endpoint(failed).address());
   if (failed) return;  // the client has already closed the connection
   Result<void> admitted = admission_.may_enter(from);
+  if (!admitted && reception_->make_room(from)) admitted = admission_.may_enter(from);
+  if (!admitted && reception_->make_room()) admitted = admission_.may_enter(from);
   std::optional<Ticket> ticket = admitted ? admission_.enter(from) : admission_.enter_for_probes();
   if (!ticket) return reception_->drop_unheard();
   reception_->receive(std::make_shared<PlainStream>(std::move(socket), std::move(*ticket)),

@@ -23,6 +23,12 @@ class Reception {
   /// in the encoding of the connection's protocol.
   void receive(std::shared_ptr<Stream> stream, Result<void> admitted);
 
+  /// Ends the oldest connection of this address, or of the address that has most, that has not said
+  /// yet what it wants, so that another one can be admitted. Returns false if there is none, or
+  /// this daemon does not ask who its clients are.
+  bool make_room(const asio::ip::address& from);
+  bool make_room();
+
   /// Counts a connection in the metrics. The caller closes this connection without a reply, because
   /// too many connections are already being refused.
   void drop_unheard();

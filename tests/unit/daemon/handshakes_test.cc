@@ -62,7 +62,9 @@ class HandshakesTest : public testing::Test {
     peer->socket.non_blocking(true);
     return peer;
   }
-  void start(milliseconds deadline) { handshakes_.emplace(loop_, 2, deadline); }
+  void start(milliseconds deadline, HandshakeQueue::Limits limits = {}) {
+    handshakes_.emplace(loop_, 2, deadline, limits);
+  }
   bool until(const std::function<bool()>& done, Clock::duration patience = seconds(30)) {
     const auto end = Clock::now() + patience;
     while (!done()) {
@@ -120,20 +122,37 @@ TEST_F(HandshakesTest, SaysWhyAHandshakeFailed) {
   EXPECT_TRUE(open_.empty());
 }
 
-TEST_F(HandshakesTest, ManySlowOnesOfOneMachineKeepNobodyElseOut) {
-  start(seconds(20));
+TEST_F(HandshakesTest, ManyThatDoNotGoOnKeepNobodyOutAlsoNotOfTheirAddress) {
+  constexpr std::size_t kPlaces = 20;
+  start(seconds(20), {.of_one = kPlaces});
   std::vector<std::unique_ptr<Peer>> slow;
-  for (std::size_t n = 0; n < Handshakes::kMostOfOne + 50; ++n) slow.push_back(connect("\x16"));
-  EXPECT_EQ(handshakes_->under_way(), Handshakes::kMostOfOne);
-  EXPECT_EQ(handshakes_->waiting(), 50U);
+  for (std::size_t n = 0; n < kPlaces; ++n) slow.push_back(connect("\x16"));
+  ASSERT_TRUE(until([&] { return handshakes_->waiting() == 0; }));
+  const auto began = Clock::now();
+  slow.push_back(connect("\x16"));
   const auto other = connect("", "127.0.0.2");
-  EXPECT_TRUE(until([&] { return other->shake_hands() && !open_.empty(); }, seconds(10)));
-  for (std::size_t n = 0; n < 60; ++n) slow[n].reset();
-  EXPECT_TRUE(until([&] { return handshakes_->waiting() == 0; })) << "the next ones begin";
-  EXPECT_TRUE(until([&] { return failed_.size() == 60; }));
-  EXPECT_EQ(handshakes_->under_way(), Handshakes::kMostOfOne - 10);
+  EXPECT_TRUE(until([&] { return other->shake_hands() && open_.size() == 1; }, seconds(10)));
+  EXPECT_TRUE(failed_.empty()) << "the address of the others has places of its own";
+  const auto same = connect("");
+  EXPECT_TRUE(until([&] { return same->shake_hands() && open_.size() == 2; }, seconds(10)));
+  EXPECT_GE(Clock::now() - began, HandshakeQueue::kPatience - milliseconds(50));
+  EXPECT_TRUE(until([&] { return failed_.size() == 2; })) << "two gave way, and no more";
+  EXPECT_EQ(failed_.back(), "the client did not end the TLS handshake in time");
+  until([] { return false; }, 2 * HandshakeQueue::kPatience);
+  EXPECT_EQ(failed_.size(), 2U) << "nobody wants their places";
   slow.clear();
   EXPECT_TRUE(until([&] { return handshakes_->under_way() == 0; }));
+}
+
+TEST_F(HandshakesTest, WhoIsNotServedInTimeIsTold) {
+  start(seconds(20), {.of_one = 0, .turn = milliseconds(100)});  // nobody has a place
+  const auto late = connect("\x16");
+  EXPECT_TRUE(until([&] { return !failed_.empty(); }, seconds(10)));
+  EXPECT_EQ(
+      failed_.front().find("the TLS handshake did not have its turn within 0.1 s, because 1 wait"),
+      0U)
+      << failed_.front();
+  EXPECT_EQ(*places_, 0U);
 }
 
 TEST_F(HandshakesTest, EndsWhileSomeAreUnderWay) {

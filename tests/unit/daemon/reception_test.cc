@@ -5,12 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "daemon/http/http_session.h"
 #include "daemon/net/native_session.h"
+#include "daemon/net/newcomers.h"
 #include "protocol/native_wire.h"
 #include "tests/unit/daemon/fake_operations.h"
 #include "tests/unit/daemon/memory_stream.h"
@@ -22,6 +25,8 @@ namespace c10dd::daemon {
 namespace {
 
 const std::string kMagic(native::kMagic);
+/// A whole one, of a client that says nothing in it.
+const std::string kClientHello("\x16\x03\x01\x00\x04\x01\x00\x00\x00", 9);
 
 class ReceptionTest : public testing::Test {
  protected:
@@ -109,24 +114,50 @@ TEST_F(ReceptionTest, LooksIntoTls) {
     inside = std::make_shared<MemoryWire>();
     then(std::make_shared<MemoryStream>(daemon_.loop, inside));
   };
-  connect()->say("\x16\x03\x01");
+  const auto in_parts = connect();
+  in_parts->say(kClientHello.substr(0, 6));
   daemon_.turn_a_while();
-  EXPECT_EQ(heads, std::vector<std::string>{"\x16\x03\x01"});
+  EXPECT_TRUE(heads.empty()) << "there is nothing to answer yet";
+  in_parts->say(kClientHello.substr(6));
+  daemon_.turn_a_while();
+  EXPECT_EQ(heads, std::vector<std::string>{kClientHello});
   ASSERT_TRUE(inside);
   inside->say(kGet);
   daemon_.turn_a_while();
   EXPECT_EQ(served_, std::vector<std::string>{"http: " + kGet});
-  connect()->say("\x16\x03\x01");
+  connect()->say(kClientHello);
   daemon_.turn_a_while();
-  inside->say("\x16\x03\x01");
+  inside->say(kClientHello);
   daemon_.turn_a_while();
   EXPECT_EQ(heads.size(), 2U) << "TLS inside TLS is no protocol";
   EXPECT_EQ(served_.size(), 1U);
-  connect(failure(Code::quota_exceeded, "too many"))->say("\x16\x03\x01");
+  connect(failure(Code::quota_exceeded, "too many"))->say(kClientHello);
   daemon_.turn_a_while();
   inside->say(kMagic);
   EXPECT_TRUE(daemon_.turn_until([&] { return inside->session_ended(); }));
   EXPECT_EQ(failure_in(inside->take()).detail, "too many") << "also inside TLS";
+}
+
+TEST_F(ReceptionTest, WhereTlsIsServedManyWhoSayNothingEndEarly) {
+  daemon_.context.decrypt = [](const auto&, const auto&) { ADD_FAILURE(); };
+  std::vector<std::shared_ptr<MemoryWire>> silent;
+  const auto ended = [&] {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(silent, [](const auto& wire) { return wire->closed(); }));
+  };
+  for (std::size_t n = 0; n < Newcomers::kShare + 5; ++n) {
+    silent.push_back(connect());
+    if (n % 2 == 0) silent.back()->say(kClientHello.substr(0, 6));
+  }
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_TRUE(daemon_.turn_until([&] { return ended() == 5; }));
+  EXPECT_GE(std::chrono::steady_clock::now() - began,
+            Newcomers::kPatience - std::chrono::milliseconds(100));
+  EXPECT_TRUE(silent.front()->closed()) << "the oldest first";
+  EXPECT_EQ(ended(), 5U);
+  EXPECT_TRUE(reception().make_room(asio::ip::make_address("127.0.0.1")));
+  EXPECT_TRUE(reception().make_room());
+  EXPECT_TRUE(daemon_.turn_until([&] { return ended() == 7; }));
 }
 
 TEST_F(ReceptionTest, PlainBytesGetASentenceIfOnlyTlsIsServed) {
