@@ -50,4 +50,5 @@ C10DD_FUZZ(client_hello) {
     const auto done = channel.shake_hands();
     require(!done || (!*done && channel.outgoing().empty()));
   }
+  return 0;
 }
