@@ -115,6 +115,10 @@ TEST_F(CtlCaRenew, AtEachStepOldAndNewClientsAreAccepted) {
     know();
     ASSERT_NE(hashes_[0], hashes_[1]);
     expect_all_accepted("after ca.crt was copied");
+    EXPECT_FALSE(old_files->has_former_ca());
+    EXPECT_TRUE(rules()->has_former_ca());
+    EXPECT_TRUE(rules()->by_token(tokens_[0], kNow)->is_of_former_ca);
+    EXPECT_FALSE(rules()->by_token(tokens_[1], kNow)->is_of_former_ca);
     ASSERT_EQ(daemon().code, 0);
     EXPECT_TRUE(rules()->certificate().is_signed_by(cas("ca").front().key()));
     expect_all_accepted("after the daemon has a new certificate");
@@ -127,6 +131,7 @@ TEST_F(CtlCaRenew, AtEachStepOldAndNewClientsAreAccepted) {
     expect_all_accepted("before the daemons know of the end");
     ASSERT_EQ(daemon().code, 0);
     EXPECT_EQ(cas("ca/daemon").size(), 1U);
+    EXPECT_FALSE(rules()->has_former_ca());
     EXPECT_EQ(connect(tls::CaHash{hash()}), "");
     EXPECT_NE(connect(tls::CaHash{hashes_[0]}), "");
     EXPECT_FALSE(rules()->by_token(tokens_[0], kNow));
@@ -235,6 +240,15 @@ TEST_F(CtlCaRenew, OfSeveralAtOnceOneBegins) {
   EXPECT_EQ(daemon().code, 0);
   know();
   expect_all_accepted("afterwards");
+}
+
+TEST_F(CtlCaRenew, ACaBelowAnotherOneIsNoFormerOne) {
+  init();
+  const tls::Ca site;
+  const tls::Certificate below = tls::make_cross(cas("ca").front(), site.certificate, site.key);
+  put("ca/daemon/ca.crt", site.certificate.pem() + below.pem());
+  EXPECT_FALSE(rules()->has_former_ca());
+  EXPECT_TRUE(rules()->by_token(token(), kNow));
 }
 
 TEST_F(CtlCaRenew, OtherCasOfADaemonStay) {
