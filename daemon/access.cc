@@ -20,7 +20,7 @@
 #include "daemon/net/rechecks.h"
 #include "daemon/net/refusal_log.h"
 #include "daemon/net/tls_stream.h"
-#include "daemon/shard/event_log.h"
+#include "daemon/shard/caused_log.h"
 #include "daemon/shard/log_line.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
@@ -56,8 +56,9 @@ class AdmittedLog {
       if (!seen_.emplace(principal, job, address).second) return;
     }
     // Over HTTP a principal comes to the daemon, not to a job.
-    log_info("event=admitted principal={}{} address={}", Sentence{principal},
-             OptionalField{"train_job", printable(job, limits::kNameBytes)}, address);
+    log_caused(principal, LogLevel::info, "event=admitted principal={}{} address={}",
+               Sentence{principal}, OptionalField{"train_job", printable(job, limits::kNameBytes)},
+               address);
   }
 
  private:
@@ -85,6 +86,12 @@ class TlsAccess final : public Access {
   void stop() override { handshakes_.stop(); }
 
  private:
+  struct Shown {
+    std::optional<tls::Certificate> certificate;  ///< nothing: none, or one that is not good
+    std::string refused;                          ///< why it is not good
+  };
+
+  Shown shown_on(const tls::Channel& channel) const;
   bool serves_plain() const { return options_.allow_insecure_listen; }
   void decrypt(std::shared_ptr<Stream> stream, std::function<void(std::shared_ptr<Stream>)> then);
   Result<core::Caller> caller(const std::string& credential, const std::string& job,
@@ -132,11 +139,14 @@ void TlsAccess::serve(SessionContext& context, Metrics& metrics,
   };
   context.caller_of = [this](const std::string& credential, const std::string& job,
                              const Stream& stream) { return caller(credential, job, stream); };
-  context.note_caller = [this](const Result<core::Caller>& found, const std::string& job,
-                               const Stream& stream) {
-    if (encrypted(stream) == nullptr) return;
-    metrics_->authenticated(found ? Code::ok : found.error().code);
-    if (found) admitted_.note(found->principal, job, stream.address().to_string());
+  context.count_caller = [this](const Result<core::Caller>& found, const Stream& stream) {
+    if (encrypted(stream) != nullptr) {
+      metrics_->authenticated(found ? Code::ok : found.error().code);
+    }
+  };
+  context.note_admitted = [this](const std::string& principal, const std::string& job,
+                                 const Stream& stream) {
+    admitted_.note(principal, job, stream.address().to_string());
   };
   context.roles_of = [this](std::string_view token, const Stream& stream) {
     return roles(token, stream);
@@ -173,23 +183,36 @@ asio::awaitable<Result<std::shared_ptr<Stream>>> TlsAccess::encrypt(std::shared_
   co_return made;
 }
 
+/// Returns what a client has shown in the handshake, by the rules that are in force now.
+TlsAccess::Shown TlsAccess::shown_on(const tls::Channel& channel) const {
+  Shown shown{channel.peer(), channel.peer_refused()};
+  if (!shown.certificate || authenticator_.access()->has_ca(channel.peer_ca())) return shown;
+  return {
+      std::nullopt,
+      "the CA that has signed the certificate of this client is no longer in the ca.crt of this "
+      "daemon; use a certificate of its CA"};
+}
+
 /// Says who sends a credential. Whoever is not encrypted is not asked, if he may come at all.
 Result<core::Caller> TlsAccess::caller(const std::string& credential, const std::string& job,
                                        const Stream& stream) {
   const TlsStream* const is = encrypted(stream);
   if (is == nullptr) return core::Caller{};
-  return authenticator_.caller(credential, job, is->channel().peer(), is->channel().peer_refused());
+  const Shown shown = shown_on(is->channel());
+  return authenticator_.caller(credential, job, shown.certificate, shown.refused);
 }
 
 std::optional<Result<core::JobRoles>> TlsAccess::roles(std::string_view token,
                                                        const Stream& stream) {
   const TlsStream* const is = encrypted(stream);
   if (is == nullptr) return std::nullopt;
-  Result<Principal> found =
-      authenticator_.principal(token, is->channel().peer(), is->channel().peer_refused());
+  const Shown shown = shown_on(is->channel());
+  Result<Principal> found = authenticator_.principal(token, shown.certificate, shown.refused);
   if (!found) return Result<core::JobRoles>(found.error());
   metrics_->authenticated(Code::ok);
-  admitted_.note(found->name, "", stream.address().to_string());
+  if (found->roles.anywhere() != core::Role::none) {
+    admitted_.note(found->name, "", stream.address().to_string());
+  }
   return Result<core::JobRoles>(std::move(found->roles));
 }
 

@@ -5,7 +5,7 @@
 
 #include "daemon/config/version.h"
 #include "daemon/server_operations.h"
-#include "daemon/shard/log_line.h"
+#include "daemon/shard/caused_log.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -294,7 +294,7 @@ asio::awaitable<Result<MoveReport>> ServerOperations::move_job(const std::string
     if (!done && done.error().code == Code::not_found) continue;  // it has ended meanwhile
     if (!done) co_return core::unavailable(done.error().detail);
     of_.metrics.job_moved();
-    log_info("event=job_moved job={} number={} to={}", shown, run.number, to);
+    log_caused("", LogLevel::info, "event=job_moved job={} number={} to={}", shown, run.number, to);
     report.runs.push_back(run.run);
   }
   co_return report;

@@ -55,8 +55,9 @@ inline constexpr Info kRequestDuration{
 inline constexpr Info kWaitDuration{"c10dd_store_wait_duration_seconds", Kind::histogram,
                                     "op,outcome",
                                     "Time for which operations that wait were blocked"};
-inline constexpr Info kWaiters{"c10dd_store_waiters", Kind::gauge, "train_job",
-                               "Requests that are blocked now"};
+inline constexpr Info kWaiters{
+    "c10dd_store_waiters", Kind::gauge, "train_job",
+    "Requests that are blocked now, without those of sessions that may only read"};
 inline constexpr Info kKeys{"c10dd_store_keys", Kind::gauge, "train_job", "Live keys"};
 inline constexpr Info kValueBytes{"c10dd_store_value_bytes", Kind::gauge, "train_job",
                                   "Bytes of live keys and values"};
@@ -97,7 +98,7 @@ inline constexpr Info kCertificateEnds{
 inline constexpr Info kEndpoints{"c10dd_endpoints", Kind::gauge, "",
                                  "Ports that are leased for clients of PyTorch's TCPStore"};
 inline constexpr Info kSessions{"c10dd_sessions", Kind::gauge, "train_job",
-                                "Sessions with a connection"};
+                                "Sessions with a connection, without those that may only read"};
 inline constexpr Info kMembers{"c10dd_members", Kind::gauge, "train_job",
                                "Members of the newest generations that are present"};
 inline constexpr Info kMembersMissing{

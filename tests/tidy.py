@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+import log_lines
 import retired_words
 
 # Which folders a folder may include, itself always. The longest matching folder counts.
@@ -88,6 +89,7 @@ VAGUE_FOLDERS = {"util", "utils", "common", "helper", "helpers", "misc"}
 LOCKS_ALLOWED = [
     "store/group_commit.*",  # shard threads hand batches to the commit thread
     "daemon/access*", "daemon/net/rechecks.*",  # all loops note whom they admit; files have a thread
+    "daemon/shard/caused_log.*",   # all loops write lines, and share their number
     "daemon/config/authenticator.*",  # all loops look tokens up
     "daemon/core/memory_ledger.*",    # all loops open the accounts of principals
     "store/rocks/mark_writer.*",   # the commit thread hands marks to the thread that writes them
@@ -97,9 +99,7 @@ LOCKS_ALLOWED = [
     "daemon/metrics/metrics.*",      # shards count, the scrape reads
     "daemon/end_by.*",       # the end of the process waits for its last thread
     "daemon/net/shared_budget.*",  # connections of all loops share it; small ones never ask
-    "ddp/reducer.*",
-    "examples/*",
-    "tests/*",
+    "ddp/reducer.*", "examples/*", "tests/*",
 ]
 
 CODE, TEXT, STRINGS = "code", "text", "strings"  # without comments and strings; as is; no comments
@@ -357,7 +357,7 @@ def check_tree(root):
     public = public_headers(files)
     for path, text in files.items():
         found = [*check_folders(path), *check_head(path, text), *check_size(path, text),
-                 *check_banned(path, text)]
+                 *check_banned(path, text), *log_lines.offences(path, text)]
         if path.endswith((".h", ".cc")):
             found += check_includes(path, text, public)
         if path.endswith(".md"):

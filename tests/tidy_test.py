@@ -142,6 +142,8 @@ class Tidy(unittest.TestCase):
             ("daemon/shard/shard.cc", "std::mutex m;\n", "LOCKS_ALLOWED"),
             ("daemon/shard/shard.cc", "std::condition_variable c;\n", "LOCKS_ALLOWED"),
             ("daemon/x.cc", 'auto n = "c10dd_requests_total";\n', "metric_catalog.h"),
+            ("daemon/x.cc", 'log_info("event=admitted a={}", a);\n', "log_caused()"),
+            ("daemon/x.cc", 'log_as(level, line, "event=serving"); log_warn(kLine);\n', "log_caused()"),
             ("daemon/x.cc", "// FIXME: later\n", "left for later"),
             ("tests/sim/x.cc", '#include "daemon/shard/shard.h"\n', "a copy of the shell"),
             ("tests/sim/x.cc", '#include "daemon/core/job/job.h"\n', "a copy of the shell"),

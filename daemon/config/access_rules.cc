@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "protocol/base64.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -96,6 +97,16 @@ Result<tls::KeySet> keys_in(const std::vector<FileText>& files, const std::strin
 
 }  // namespace
 
+std::string principal_name(std::string_view issuer, std::string_view subject) {
+  constexpr std::size_t kHashed = 12;  // bytes
+  const std::string full = issuer.empty() ? std::string(subject) : format("{}:{}", issuer, subject);
+  const bool ambiguous = issuer.empty() && subject.find(':') != subject.npos;
+  if (!ambiguous && printable(full, limits::kNameBytes) == full) return full;
+  const std::string hash =
+      base64url_encode(tls::sha256(format("{}:{}", issuer, subject)).substr(0, kHashed));
+  return printable(full, limits::kNameBytes - hash.size() - 1) + "#" + hash;
+}
+
 Result<std::shared_ptr<const AccessRules>> AccessRules::of(const AccessTexts& texts,
                                                            tls::WallTime now) {
   Result<tls::Identity> identity =
@@ -179,7 +190,7 @@ Result<Principal> AccessRules::own(const tls::Token& token, tls::WallTime now) c
   if (ca == cas_.end()) return tls::bad_token("is of another cluster's CA");
   if (Result<void> good = tls::check(token, ca->second, now); !good) return good.error();
   if (grants_.revoked.contains(said->name)) return tls::bad_token("is revoked");
-  const std::string name = printable(said->name, limits::kNameBytes);
+  const std::string name = principal_name("", said->name);
   Principal found{name, core::JobRoles(name), said->ends, former_.contains(said->ca_hash)};
   for (const std::string& jobs : said->jobs) {
     const Result<core::JobPattern> pattern = core::JobPattern::of(jobs);
@@ -203,20 +214,28 @@ Result<Principal> AccessRules::of_issuer(const Issuer& issuer, const tls::Token&
       continue;
     }
     const std::string name = issuer.entry.name + ":" + token.subject;
-    return Principal{printable(name, limits::kNameBytes), grants_.grants.roles_of(name),
-                     *token.ends};
+    return Principal{principal_name(issuer.entry.name, token.subject),
+                     grants_.grants.roles_of(name), *token.ends};
   }
   return why;
 }
 
-std::optional<Principal> AccessRules::by_certificate(const tls::Certificate& shown) const {
+Result<Principal> AccessRules::by_certificate(const tls::Certificate& shown,
+                                              tls::WallTime now) const {
+  if (now > shown.ends()) {
+    return failure(Code::unauthenticated,
+                   "the certificate of this client has expired; renew the file of C10DD_CERT_FILE");
+  }
   for (const std::string& uri : shown.uris()) {
     const std::string name = "cert:" + uri;
     core::JobRoles roles = grants_.grants.roles_of(name);
     if (roles.anywhere() == core::Role::none) continue;
-    return Principal{printable(name, limits::kNameBytes), std::move(roles), shown.ends()};
+    return Principal{principal_name("cert", uri), std::move(roles), shown.ends()};
   }
-  return std::nullopt;
+  return failure(
+      Code::unauthenticated,
+      "no grant names the certificate of this client; set C10DD_TOKEN_FILE to a token of "
+      "this cluster");
 }
 
 }  // namespace c10dd::daemon

@@ -36,12 +36,17 @@ struct AccessTexts {
 
 /// Who somebody is, and what he may do.
 struct Principal {
-  std::string name;  ///< of a token of c10ddctl its name; otherwise ISSUER:SUBJECT, or cert:URI
+  std::string name;  ///< principal_name()
   core::JobRoles roles;
   tls::WallTime ends;  ///< of the token or the certificate
   /// A CA has signed the token that another one replaces: see AccessRules::has_former_ca().
   bool is_of_former_ca = false;
 };
+
+/// Returns the name of a principal, which is printable: ISSUER:SUBJECT, or SUBJECT if `issuer` is
+/// empty, for a token of c10ddctl. No two principals have the same name: one that is long, or that
+/// could be taken for another one, ends with a hash.
+std::string principal_name(std::string_view issuer, std::string_view subject);
 
 /// Immutable. Thread-safe.
 class AccessRules {
@@ -65,11 +70,15 @@ class AccessRules {
   /// one, too, as c10ddctl ca renew lets it.
   bool has_former_ca() const { return !former_.empty(); }
 
+  /// Returns whether ca.crt has the CA with this Key::hash().
+  bool has_ca(const std::string& hash) const { return cas_.contains(hash); }
+
   /// Checks a token. Fails with unauthenticated; the text says what to do.
   Result<Principal> by_token(std::string_view text, tls::WallTime now) const;
-  /// Returns the principal of a client's certificate, which was verified: the first of its URIs for
-  /// which there is a grant. Nothing: there is none.
-  std::optional<Principal> by_certificate(const tls::Certificate& shown) const;
+  /// Returns the principal of a client's certificate, which was verified in the handshake: the
+  /// first of its URIs for which there is a grant. Fails with unauthenticated if there is none, or
+  /// the certificate has expired since.
+  Result<Principal> by_certificate(const tls::Certificate& shown, tls::WallTime now) const;
 
  private:
   /// An issuer with its keys.

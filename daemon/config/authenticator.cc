@@ -59,16 +59,14 @@ Result<Principal> Authenticator::principal(std::string_view token,
     }
   }
   if (token.empty()) {
-    if (shown) {
-      if (auto found = access->by_certificate(*shown)) return std::move(*found);
-    }
+    if (shown) return access->by_certificate(*shown, now);
     if (!refused.empty()) {
       return failure(Code::unauthenticated,
                      "{}, or set C10DD_TOKEN_FILE to a token of this cluster", refused);
     }
-    return failure(Code::unauthenticated, "{}; set C10DD_TOKEN_FILE to a token of this cluster",
-                   shown ? "no grant names the certificate of this client"
-                         : "this daemon asks who its clients are, and this one sends no token");
+    return failure(Code::unauthenticated,
+                   "this daemon asks who its clients are, and this one sends no token; set "
+                   "C10DD_TOKEN_FILE to a token of this cluster");
   }
   Result<Principal> found = access->by_token(token, now);
   if (!found) return found;

@@ -77,6 +77,7 @@ void Pending::add(Waiter waiter) {
   }
   take_keys(waiter);
   weight_ += waiter.weight;
+  if (waiter.observes) ++observed_;
   if (waiter.deadline != TimePoint::max()) by_deadline_.emplace(waiter.deadline, id);
   by_call_.emplace(call, id);
   waiters_.emplace(id, std::move(waiter));
@@ -160,6 +161,7 @@ Pending::Waiter Pending::take(Id id) {
   by_deadline_.erase({waiter.deadline, id});
   by_call_.erase({waiter.session, waiter.sequence});
   if (!planted(Planted::weight_kept)) weight_ -= waiter.weight;
+  if (waiter.observes) --observed_;
   give_keys_back(waiter);
   std::erase_if(waiter.tokens, [&](const Blob& token) {
     unindex(token);
@@ -216,7 +218,9 @@ AuditResult Pending::audit() const {
   std::size_t prefixes = 0;
   std::size_t counting = 0;
   std::size_t endless = 0;
+  std::size_t observed = 0;
   for (const auto& [id, waiter] : waiters_) {
+    observed += waiter.observes ? 1 : 0;
     weight += waiter.weight;
     endless += waiter.deadline == TimePoint::max() ? 1 : 0;
     missing += waiter.missing;
@@ -235,6 +239,7 @@ AuditResult Pending::audit() const {
   }
   return first_difference(
       {differ("weight of blocked requests", weight_, weight),
+       differ("blocked requests that only read", observed_, observed),
        differ("tokens of blocked requests", indexed, missing),
        differ("prefixes of blocked requests", sized, prefixes),
        differ("blocked requests that wait for a number", counted, counting),

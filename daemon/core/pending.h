@@ -41,6 +41,7 @@ class Pending {
     Duration timeout{0};            ///< the time-out of the request, for the error text
     std::uint64_t fingerprint = 0;  ///< CallId::fingerprint of the request
     Charge charge;                  ///< for the memory of the waiter
+    bool observes = false;          ///< the session may only read, see Origin
     bool reserves = false;  ///< an item of a queue that ends the wait is kept for the session
     /// If set, the waiter waits until this session is back, counts as gone, or has ended.
     std::optional<SessionId> absent;
@@ -96,6 +97,8 @@ class Pending {
   std::size_t size() const { return waiters_.size(); }
   bool empty() const { return waiters_.empty(); }
   std::size_t weight() const { return weight_; }
+  /// Returns how many are of sessions that may only read.
+  std::size_t observed() const { return observed_; }
   AuditResult audit() const;
 
   template <class F>
@@ -136,7 +139,8 @@ class Pending {
   std::map<std::size_t, std::size_t> prefix_sizes_;  // prefix length -> number of prefix tokens
   /// By key, then by number: how many waiters wait for the number.
   std::map<Bytes, std::map<std::int64_t, std::size_t>, std::less<>> counters_;
-  std::size_t weight_ = 0;  // sum over all waiters
+  std::size_t weight_ = 0;    // sum over all waiters
+  std::size_t observed_ = 0;  // number of Waiter::observes
 };
 
 /// Returns the key of a token that stands for a key, a queue, or a change of a key or prefix.

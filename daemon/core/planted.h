@@ -31,6 +31,7 @@ enum class Planted {
   dead_arrival_counts,     ///< fault: a barrier is released although one of its sessions is away
   away_is_gone,            ///< fault: a session that lost its connection counts as gone at once
   early_after_restart,   ///< fault: after a restart, sessions count as gone before they can return
+  owner_ignored,         ///< fault: who knows the ID of a session takes it over
   replaced_goes_on,      ///< fault: a session that was replaced can be opened again
   old_failure_repeated,  ///< fault: a new launch fails with the time-out of the previous launch
 

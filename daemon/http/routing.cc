@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "daemon/http/route_table.h"
-#include "daemon/shard/log_line.h"
+#include "daemon/shard/caused_log.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/percent.h"
@@ -154,9 +154,10 @@ RouteCall call_of(Operations& operations, const HttpRequest& request,
 /// Logs what an admin has done, here or at another daemon.
 void log_act(const RouteCall& call, const Route& route, int status) {
   if (call.roles == nullptr || route.role != core::Role::admin) return;
-  log_info("event=acted principal={} method={} path={} status={}",
-           Sentence{call.roles->principal()}, call.request.method,
-           printable(std::string(path_of(call.request.target)), 256), status);
+  log_caused(call.roles->principal(), LogLevel::info,
+             "event=acted principal={} method={} path={} status={}",
+             Sentence{call.roles->principal()}, call.request.method,
+             printable(std::string(path_of(call.request.target)), 256), status);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/shard/log_line.h"
+#include "daemon/shard/caused_log.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"
@@ -18,9 +18,9 @@ namespace {
 constexpr int kChoices = 16;  // how many free ports the kernel may offer before we give up
 
 void log(std::string_view what, const core::Endpoint& endpoint) {
-  log_info("event=endpoint_{} job={} name={} run={} port={} ttl={}", what, endpoint.job,
-           Sentence{endpoint.name}, Sentence{endpoint.run}, endpoint.port,
-           Sentence{human(endpoint.ttl)});
+  log_caused("", LogLevel::info, "event=endpoint_{} job={} name={} run={} port={} ttl={}", what,
+             endpoint.job, Sentence{endpoint.name}, Sentence{endpoint.run}, endpoint.port,
+             Sentence{human(endpoint.ttl)});
 }
 
 ListenerSettings settings_of(const core::Endpoint& endpoint, std::uint16_t port,
@@ -193,8 +193,9 @@ void EndpointListeners::try_again(Entry& entry) {
       printable_name(endpoint.name), printable_name(endpoint.job),
       address_text(host_, endpoint.port), why);
   if (problem == entry.problem) return;
-  log_warn("event=endpoint_unavailable job={} name={} port={} retry_ms={} reason={}", endpoint.job,
-           Sentence{endpoint.name}, endpoint.port, again_.count(), Sentence{problem});
+  log_caused(
+      "", LogLevel::warn, "event=endpoint_unavailable job={} name={} port={} retry_ms={} reason={}",
+      endpoint.job, Sentence{endpoint.name}, endpoint.port, again_.count(), Sentence{problem});
   entry.problem = std::move(problem);
 }
 

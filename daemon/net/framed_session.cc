@@ -10,7 +10,7 @@
 #include <chrono>
 #include <utility>
 
-#include "daemon/shard/log_line.h"
+#include "daemon/shard/caused_log.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -63,8 +63,9 @@ void FramedSession::run(Step&& step) {
   try {
     return step();
   } catch (const std::exception& e) {  // no memory, for example
-    log_error("event=session_failed protocol={} peer={} reason={}", name_of(protocol_),
-              stream_->peer(), Sentence{e.what()});
+    log_caused(stream_->address().to_string(), LogLevel::error,
+               "event=session_failed protocol={} peer={} reason={}", name_of(protocol_),
+               stream_->peer(), Sentence{e.what()});
   }
   end("failed");
 }

@@ -6,8 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "daemon/shard/event_log.h"
-#include "daemon/shard/log_line.h"
+#include "daemon/shard/caused_log.h"
 #include "daemon/shard/loop.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -49,9 +48,8 @@ Request request_of(const tcpstore::MessageHead& first) {
 void log_note(const std::string& job, const core::PlainRuns::Note& note) {
   const bool warns = note.what != "run_began" && note.what != "run_resumed" &&
                      note.what != "run_ended" && note.what != "launch_reopened";
-  log_run_event(std::chrono::steady_clock::now(), warns ? LogLevel::warn : LogLevel::info,
-                "event={} job={} run={} detail={}", note.what, job, note.run,
-                Sentence{printable(note.detail, 1024)});
+  log_caused("", warns ? LogLevel::warn : LogLevel::info, "event={} job={} run={} detail={}",
+             note.what, job, note.run, Sentence{printable(note.detail, 1024)});
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "daemon/net/plain_stream.h"
-#include "daemon/shard/log_line.h"
+#include "daemon/shard/caused_log.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
@@ -153,8 +153,8 @@ asio::awaitable<void> Listener::accept(tcp::acceptor& acceptor, std::shared_ptr<
     } else if (failed != asio::error::connection_aborted) {
       // The process has no descriptors or memory left. Without a pause the next accept would fail
       // at once.
-      log_warn("event=accept_failed reason={} retry_ms={}", Sentence{failed.message()},
-               delay.count());
+      log_caused("", LogLevel::warn, "event=accept_failed reason={} retry_ms={}",
+                 Sentence{failed.message()}, delay.count());
       timer.expires_after(delay);
       co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, failed));
       delay = std::min(delay * 2, kRetryMax);

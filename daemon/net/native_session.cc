@@ -59,6 +59,9 @@ class NativeSession final : public core::NativeConnection,
   void taken(const OpInfo& op) override { shard().tally().request(Protocol::native, op); }
   std::string client() const override { return client_; }
   Result<core::Caller> authenticate(const std::string& credential, const std::string& job) override;
+  void admitted(const std::string& principal, const std::string& job) override {
+    if (context().note_admitted) context().note_admitted(principal, job, stream());
+  }
   void recheck() override {
     if (ended()) return;
     rechecks_ = true;
@@ -94,7 +97,7 @@ Result<core::Caller> NativeSession::authenticate(const std::string& credential,
                                                  const std::string& job) {
   if (!context().caller_of) return core::Caller{};
   Result<core::Caller> caller = context().caller_of(credential, job, stream());
-  if (!rechecks_) context().note_caller(caller, job, stream());
+  if (!rechecks_) context().count_caller(caller, stream());
   if (!caller) log_refusal(caller.error());
   if (caller && caller->valid_for > Duration::zero()) {
     context().rechecks->at(shared_self(), stream().executor(),

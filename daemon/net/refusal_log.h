@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logs why connections are refused, at most LogPace::kLines lines a second on each loop, so that a
-// host that is not allowed cannot fill the disk with them. Thread-safe.
+// Logs why connections are refused, see log_caused(): the cause is the address. Thread-safe.
 #pragma once
 
 #include <string_view>

@@ -13,8 +13,7 @@
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/plain_stream.h"
 #include "daemon/net/refusal_log.h"
-#include "daemon/shard/event_log.h"
-#include "daemon/shard/log_line.h"
+#include "daemon/shard/caused_log.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -45,10 +44,10 @@ Result<tcp::endpoint> endpoint_of(const std::string& peer) {
 }
 
 void log_not_taken(const std::string& owner, const std::string& client, const Failure& reason) {
-  thread_local LogPace pace;
-  if (!pace.next(std::chrono::steady_clock::now())) return;
-  log_warn("event=not_passed_on owner={} client={} code={} detail={}", owner, client,
-           name_of(reason.code), Sentence{printable(reason.detail, 512)});
+  const auto address = split_address(client);
+  log_caused(address ? address->host : client, LogLevel::warn,
+             "event=not_passed_on owner={} client={} code={} detail={}", owner, client,
+             name_of(reason.code), Sentence{printable(reason.detail, 512)});
 }
 
 /// Reads the reply of an owner to the frame.

@@ -46,10 +46,11 @@ struct SessionContext {
   std::function<Result<core::Caller>(const std::string& credential, const std::string& job,
                                      const Stream&)>
       caller_of = {};
-  /// Counts and logs what caller_of has said of a client that was not asked before. Null if
-  /// caller_of is.
-  std::function<void(const Result<core::Caller>&, const std::string& job, const Stream&)>
-      note_caller = {};
+  /// Counts what caller_of has said of a client that was not asked before. Null if caller_of is.
+  std::function<void(const Result<core::Caller>&, const Stream&)> count_caller = {};
+  /// Logs that a job has opened a session for a principal. Null if caller_of is. Thread-safe.
+  std::function<void(const std::string& principal, const std::string& job, const Stream&)>
+      note_admitted = {};
   /// Notes when a connection must ask caller_of again. Null if `caller_of` is.
   Rechecks* rechecks = nullptr;
   /// Says what somebody may do who sends a token over HTTP, or none, on a stream; see

@@ -8,6 +8,7 @@
 #include <boost/asio/post.hpp>
 
 #include "daemon/core/directory/directory_rows.h"
+#include "daemon/shard/caused_log.h"
 #include "daemon/shard/event_log.h"
 #include "daemon/shard/log_line.h"
 #include "daemon/shard/shards.h"
@@ -277,12 +278,7 @@ void EngineHost::forget(std::vector<JobNumber> jobs, std::function<void(bool)> t
 void EngineHost::struck_out(const core::Directory::NamedRun& entry, std::string_view how) {
   constexpr const char* kLine = "event={}_{} number={} job={} run={}";
   const char* const what = entry.run.empty() ? "job" : "run";
-  if (core::is_volatile_number(entry.number)) {
-    log_run_event(std::chrono::steady_clock::now(), LogLevel::info, kLine, what, how, entry.number,
-                  entry.job, entry.run);
-  } else {
-    log_info(kLine, what, how, entry.number, entry.job, entry.run);
-  }
+  log_caused("", LogLevel::info, kLine, what, how, entry.number, entry.job, entry.run);
 }
 
 void EngineHost::end_turn() {

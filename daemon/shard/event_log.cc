@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "daemon/shard/log_line.h"
+#include "daemon/shard/caused_log.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -28,104 +28,90 @@ std::string host_list(const std::vector<std::string>& hosts) {
   return text + "]";
 }
 
+void write_given_up(const std::string& cause, const std::string& job, const std::string& run,
+                    const core::WaitGivenUp& wait) {
+  log_caused(cause, LogLevel::warn,
+             "event=wait_given_up job={} run={} peer={} pid={} cause={} seconds={:.1f} ranks={} "
+             "others={} folded={} detail={}",
+             job, run, wait.peer, wait.pid == 0 ? "unknown" : std::to_string(wait.pid), wait.cause,
+             seconds_of(wait.blocked), wait.ranks, wait.others, wait.folded,
+             Sentence{printable(wait.detail, 1024)});
+}
+
+void write_refusal(const std::string& cause, const std::string& job,
+                   const core::RankRefused& refused) {
+  const OpInfo* op = find_op(refused.op);
+  log_caused(cause, LogLevel::warn, "event={} job={} op={} code={} detail={}",
+             refused.code == Code::rank_taken ? "rank_taken" : "join_refused", job,
+             op ? op->name : std::string_view("unknown"), name_of(refused.code),
+             Sentence{printable(refused.detail, 1024)});
+}
+
 }  // namespace
 
-std::optional<std::uint64_t> LogPace::next(Time now) {
-  if (!begin_ || now - *begin_ >= std::chrono::seconds(1)) {
-    begin_ = now;
-    lines_ = 0;
-  }
-  if (lines_ == kLines) {
-    ++skipped_;
-    return std::nullopt;
-  }
-  ++lines_;
-  return std::exchange(skipped_, 0);
-}
-
-void EventLog::write(const std::string& job, const std::string& run, const core::Event& event) {
+void EventLog::write(const std::string& cause, const std::string& job, const std::string& run,
+                     const core::Event& event) {
   if (const auto* timed_out = std::get_if<core::BarrierTimedOut>(&event)) {
-    log_warn("event=barrier_timed_out job={} detail={}", job, Sentence{timed_out->detail});
+    log_caused(cause, LogLevel::warn, "event=barrier_timed_out job={} detail={}", job,
+               Sentence{timed_out->detail});
   } else if (const auto* contested = std::get_if<core::RankContested>(&event)) {
-    log_warn("event={} job={} detail={}", contested->what, job, Sentence{contested->detail});
+    log_caused(cause, LogLevel::warn, "event={} job={} detail={}", contested->what, job,
+               Sentence{contested->detail});
   } else if (const auto* formed = std::get_if<core::GenerationFormed>(&event)) {
-    log_info("event=generation_formed job={} group={} generation={} size={} reason={}", job,
-             formed->group, formed->generation, formed->size, Sentence{formed->reason});
+    log_caused(cause, LogLevel::info,
+               "event=generation_formed job={} group={} generation={} size={} reason={}", job,
+               formed->group, formed->generation, formed->size, Sentence{formed->reason});
   } else if (const auto* ended = std::get_if<core::GenerationEnded>(&event)) {
-    log_warn("event=generation_ended job={} group={} generation={} reason={}", job, ended->group,
-             ended->generation, Sentence{ended->reason});
+    log_caused(cause, LogLevel::warn,
+               "event=generation_ended job={} group={} generation={} reason={}", job, ended->group,
+               ended->generation, Sentence{ended->reason});
   } else if (const auto* stalled = std::get_if<core::MembersStalled>(&event)) {
-    log_warn("event=member_stalled job={} group={} generation={} ranks={} detail={}", job,
-             stalled->group, stalled->generation, stalled->ranks, Sentence{stalled->detail});
+    log_caused(cause, LogLevel::warn,
+               "event=member_stalled job={} group={} generation={} ranks={} detail={}", job,
+               stalled->group, stalled->generation, stalled->ranks, Sentence{stalled->detail});
   } else if (const auto* refused = std::get_if<core::RankRefused>(&event)) {
-    write_refusal(job, *refused);
+    write_refusal(cause, job, *refused);
   } else if (const auto* wait = std::get_if<core::WaitGivenUp>(&event)) {
-    write_given_up(job, run, *wait);
+    write_given_up(cause, job, run, *wait);
   } else if (const auto* diagnosed = std::get_if<core::Diagnosed>(&event)) {
-    write_diagnosis(job, run, *diagnosed);
+    write_diagnosis(cause, job, run, *diagnosed);
   } else if (const auto* over = std::get_if<core::DiagnosisEnded>(&event)) {
-    write_end_of_diagnosis(job, run, *over);
+    write_end_of_diagnosis(cause, job, run, *over);
   }
 }
 
-void EventLog::write_diagnosis(const std::string& job, const std::string& run,
-                               const core::Diagnosed& diagnosed) {
+void EventLog::write_diagnosis(const std::string& cause, const std::string& job,
+                               const std::string& run, const core::Diagnosed& diagnosed) {
   const Diagnosis& is = diagnosed.diagnosis;
   const auto folded = diagnoses_.next({job, run, is.kind}, is.state,
                                       std::chrono::steady_clock::now(), is.ranks, is.sentence);
   if (!folded) return;
   // Ranks come one after the other at each start of a job: to wait is no warning.
   const bool stuck = is.state == Diagnosis::State::stuck;
-  log_as(stuck ? LogLevel::warn : LogLevel::info,
-         "event=diagnosis job={} run={} state={} kind={} seconds={:.1f} waiting={} ranks={} "
-         "hosts={}{} "
-         "detail={}",
-         job, run, name_of(is.state), name_of(is.kind), seconds_of(diagnosed.age), is.waiting,
-         fold(is.ranks), host_list(is.hosts),
-         OptionalField{"folded", *folded == 0 ? "" : std::to_string(*folded)},
-         Sentence{is.sentence});
+  log_caused(cause, stuck ? LogLevel::warn : LogLevel::info,
+             "event=diagnosis job={} run={} state={} kind={} seconds={:.1f} waiting={} ranks={} "
+             "hosts={}{} "
+             "detail={}",
+             job, run, name_of(is.state), name_of(is.kind), seconds_of(diagnosed.age), is.waiting,
+             fold(is.ranks), host_list(is.hosts),
+             OptionalField{"folded", *folded == 0 ? "" : std::to_string(*folded)},
+             Sentence{is.sentence});
 }
 
-void EventLog::write_end_of_diagnosis(const std::string& job, const std::string& run,
-                                      const core::DiagnosisEnded& ended) {
+void EventLog::write_end_of_diagnosis(const std::string& cause, const std::string& job,
+                                      const std::string& run, const core::DiagnosisEnded& ended) {
   if (!diagnoses_.ended({job, run, ended.kind})) return;
-  log_info("event=diagnosis_over job={} run={} kind={} seconds={:.1f}", job, run,
-           name_of(ended.kind), seconds_of(ended.lasted));
-}
-
-void EventLog::write_given_up(const std::string& job, const std::string& run,
-                              const core::WaitGivenUp& wait) {
-  const auto skipped = given_up_.next(std::chrono::steady_clock::now());
-  if (!skipped) return;
-  log_warn(
-      "event=wait_given_up job={} run={} peer={} pid={} cause={} seconds={:.1f} ranks={} others={} "
-      "folded={} skipped={} detail={}",
-      job, run, wait.peer, wait.pid == 0 ? "unknown" : std::to_string(wait.pid), wait.cause,
-      seconds_of(wait.blocked), wait.ranks, wait.others, wait.folded, *skipped,
-      Sentence{printable(wait.detail, 1024)});
-}
-
-void EventLog::write_refusal(const std::string& job, const core::RankRefused& refused) {
-  const auto skipped = refusals_.next(std::chrono::steady_clock::now());
-  if (!skipped) return;
-  const OpInfo* op = find_op(refused.op);
-  log_warn("event={} job={} op={} code={} skipped={} detail={}",
-           refused.code == Code::rank_taken ? "rank_taken" : "join_refused", job,
-           op ? op->name : std::string_view("unknown"), name_of(refused.code), *skipped,
-           Sentence{printable(refused.detail, 1024)});
-}
-
-std::optional<std::uint64_t> pace_run_event(LogPace::Time now, LogLevel level) {
-  thread_local LogPace paces[2];  // of the loop
-  return paces[level == LogLevel::info ? 0 : 1].next(now);
+  log_caused(cause, LogLevel::info, "event=diagnosis_over job={} run={} kind={} seconds={:.1f}",
+             job, run, name_of(ended.kind), seconds_of(ended.lasted));
 }
 
 void log_checkpoint(const std::string& path, const Result<void>& done) {
   const std::string cut = printable(path, 1024);
   const Sentence shown{cut};
   if (!done) {
-    return log_warn("event=checkpoint_refused path={} code={} detail={}", shown,
-                    name_of(done.error().code), Sentence{printable(done.error().detail, 1024)});
+    return log_caused("", LogLevel::warn, "event=checkpoint_refused path={} code={} detail={}",
+                      shown, name_of(done.error().code),
+                      Sentence{printable(done.error().detail, 1024)});
   }
   std::uint64_t bytes = 0;
   std::error_code failed;
@@ -133,7 +119,7 @@ void log_checkpoint(const std::string& path, const Result<void>& done) {
        at.increment(failed)) {
     if (at->is_regular_file(failed)) bytes += at->file_size(failed);
   }
-  log_info("event=checkpoint_written path={} bytes={}", shown, bytes);
+  log_caused("", LogLevel::info, "event=checkpoint_written path={} bytes={}", shown, bytes);
 }
 
 }  // namespace c10dd::daemon

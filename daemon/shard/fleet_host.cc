@@ -249,10 +249,11 @@ void FleetHost::report(const core::FleetEvent& event) {
     case Kind::renewed:
       return log_warn("event=rollback_accepted");
     case Kind::daemon_silent:
+      return log_warn("event=daemon_silent address={} process={:016x}", address_of(event.daemon),
+                      event.daemon.process);
     case Kind::daemon_heard:
-      return log_warn("event={} address={} process={:016x}",
-                      event.kind == Kind::daemon_silent ? "daemon_silent" : "daemon_heard",
-                      address_of(event.daemon), event.daemon.process);
+      return log_warn("event=daemon_heard address={} process={:016x}", address_of(event.daemon),
+                      event.daemon.process);
   }
 }
 

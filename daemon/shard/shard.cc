@@ -5,6 +5,7 @@
 
 #include "daemon/config/version.h"
 #include "daemon/core/job/job.h"
+#include "daemon/shard/caused_log.h"
 #include "daemon/shard/log_line.h"
 #include "protocol/wording.h"
 #include "store/job_load.h"
@@ -83,7 +84,7 @@ void Shard::performed(const core::JobSlot& slot, const core::Effects& effects, c
                       std::uint64_t) {
   for (const core::Event& event : effects.events) {
     metrics_.event(slot.name, event);
-    log_.write(slot.name, slot.run, event);
+    log_.write(slot.opened_by, slot.name, slot.run, event);
   }
 }
 
@@ -112,12 +113,11 @@ void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
   if (std::holds_alternative<core::JobServed>(event)) {
     constexpr const char* kLine = "event=job_loaded job={} number={} keys={} epoch={}";
     const std::size_t keys = slot->job->stats().keys;
-    if (!slot->is_volatile) return log_info(kLine, slot->name, slot->number, keys, slot->epoch);
-    return log_run_event(std::chrono::steady_clock::now(), LogLevel::info, kLine, slot->name,
-                         slot->number, keys, slot->epoch);
+    return log_caused(slot->opened_by, LogLevel::info, kLine, slot->name, slot->number, keys,
+                      slot->epoch);
   }
-  log_error("event=job_load_failed job={} reason={}", slot->name,
-            Sentence{std::get<core::JobLoadFailed>(event).reason});
+  log_caused(slot->opened_by, LogLevel::error, "event=job_load_failed job={} reason={}", slot->name,
+             Sentence{std::get<core::JobLoadFailed>(event).reason});
 }
 
 std::vector<core::JobReport> Shard::reports() {

@@ -268,6 +268,15 @@ std::string Channel::peer_refused() const {
   return certificate_text(SSL_get_verify_result(ssl_.get()), context_, host_);
 }
 
+std::string Channel::peer_ca() const {
+  if (SSL_get_verify_result(ssl_.get()) != X509_V_OK) return {};
+  STACK_OF(X509)* const chain = SSL_get0_verified_chain(ssl_.get());
+  const int length = chain == nullptr ? 0 : sk_X509_num(chain);
+  if (length == 0) return {};
+  EVP_PKEY* const key = X509_get_pubkey(sk_X509_value(chain, length - 1));
+  return key == nullptr ? std::string() : Key(key).hash();
+}
+
 std::string Channel::version() const { return SSL_get_version(ssl_.get()); }
 
 std::size_t Channel::held() const { return bytes_->in.capacity() + bytes_->out.capacity(); }

@@ -60,6 +60,9 @@ class Channel {
   /// Returns why the certificate that a client has shown is not good, and what to do; empty if it
   /// has shown none, or a good one.
   std::string peer_refused() const;
+  /// Returns Key::hash() of the CA for which the certificate of the peer was good; empty if peer()
+  /// returns nothing.
+  std::string peer_ca() const;
   /// Returns the version, such as "TLSv1.3".
   std::string version() const;
   /// Bytes that are held for either direction.

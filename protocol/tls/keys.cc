@@ -141,15 +141,20 @@ std::string Key::private_pem() const {
   return text_of(out);
 }
 
+std::string sha256(std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int length = 0;
+  EVP_Digest(text.data(), text.size(), digest.data(), &length, EVP_sha256(), nullptr);
+  return {reinterpret_cast<const char*>(digest.data()), length};
+}
+
 std::string Key::hash() const {
   unsigned char* der = nullptr;
   const int size = i2d_PUBKEY(get(), &der);
   C10DD_ASSERT(size > 0);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  EVP_Digest(der, static_cast<std::size_t>(size), digest.data(), &length, EVP_sha256(), nullptr);
+  std::string hash = sha256({reinterpret_cast<const char*>(der), static_cast<std::size_t>(size)});
   OPENSSL_free(der);
-  return {reinterpret_cast<const char*>(digest.data()), length};
+  return hash;
 }
 
 std::string Key::sign(std::string_view text) const {

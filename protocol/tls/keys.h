@@ -12,6 +12,9 @@ struct evp_pkey_st;
 
 namespace c10dd::tls {
 
+/// Returns the SHA-256 of a text, 32 bytes.
+std::string sha256(std::string_view text);
+
 /// How a token is signed (RFC 7518): ECDSA on P-256, or RSA with PKCS #1 1.5; both with SHA-256.
 enum class Signature { es256, rs256 };
 

@@ -29,10 +29,11 @@ def frame(op, body=b"", channel=1, sequence=0, acked_below=0, length=None):
 
 
 def hello_body(session=None, job="test", run="", version=(1, 1), host="here", rank=-1,
-               stamp=(0, 0, 0), number=None, credential=""):
+               stamp=(0, 0, 0), number=None, credential="", labels=()):
     session = session or os.urandom(16)
     return (struct.pack("<BBQ", *version, 0) + session + text(job) + text(run) + text(credential) +
-            text(host) + struct.pack("<Qq", os.getpid(), rank) + struct.pack("<I", 0) +
+            text(host) + struct.pack("<Qq", os.getpid(), rank) + struct.pack("<I", len(labels)) +
+            b"".join(text(name) + text(value) for name, value in labels) +
             struct.pack("<QQQ", *stamp) +
             (b"" if number is None else struct.pack("<qQ", 0, number)))
 

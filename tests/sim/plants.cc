@@ -132,6 +132,7 @@ constexpr PlantInfo kPlants[] = {
      "a lost connection counts as the end of a process"},
     {core::Planted::early_after_restart, "early_after_restart",
      "sessions have no time to reconnect after a restart"},
+    {core::Planted::owner_ignored, "owner_ignored", "who knows the ID of a session takes it over"},
     {core::Planted::replaced_goes_on, "replaced_goes_on", "a replaced session continues"},
     {core::Planted::old_failure_repeated, "old_failure_repeated",
      "a new launch gets the failure of the previous one"},

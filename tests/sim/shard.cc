@@ -226,7 +226,10 @@ void Shard::performed(const core::JobSlot& slot, const core::Effects& effects,
   if (!is_recorded(slot)) return;
   const bool hello =
       from != nullptr && !effects.replies.empty() && effects.replies.front().op == Hello::op.code;
-  if (hello) note_refusal(effects, from->session);
+  const bool thief = hello && !effects.replies.front().result &&
+                     effects.replies.front().result.error().code == Code::permission_denied;
+  if (thief) from = nullptr;  // it is no sign of life of the session's client
+  if (hello && !thief) note_refusal(effects, from->session);
   if (from != nullptr) {
     Signs& signs = watched_[slot.number].signs[from->session];
     signs.frame = host_->job_time();

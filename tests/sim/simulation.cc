@@ -21,6 +21,7 @@ constexpr std::uint64_t kRelaysSeed = 0xD005;
 constexpr std::uint64_t kProxiedSeed = 0x960C;
 constexpr std::uint64_t kAccessSeed = 0xACCE55;
 constexpr std::uint64_t kStrangersSeed = 0x57A6;
+constexpr std::uint64_t kThievesSeed = 0x7F1E;
 constexpr std::uint64_t kFleetSeed = 0xF1EE;
 constexpr Duration kPatience = seconds(60);  // after the last fault
 // By then a dead member is lost: its job is loaded again, a silent link has timed out, and the
@@ -118,6 +119,13 @@ void Simulation::start_intruder() {
                                        std::move(identity), std::make_shared<Team>(), 0);
   intruder_->start();
   intruder_->ask(Count{""});
+}
+
+/// Lets somebody who knows the sessions of others try to take them. A random source of their own.
+void Simulation::start_thieves() {
+  if (!records_.access) return;
+  thieves_ = std::make_shared<Thieves>(world_, seed_ ^ kThievesSeed, fleet_);
+  thieves_->begin();
 }
 
 /// Lets some clients of a proxy use the job of the others. A random source of their own: they
@@ -299,6 +307,7 @@ Report Simulation::run() {
   start_clients();
   start_proxied();
   start_intruder();
+  start_thieves();
   if (swarm_.visits) {
     visits_ = std::make_unique<Visits>(world_, swarm_, network_, [this] { return some_clock(); });
     visits_->begin();

@@ -18,6 +18,7 @@
 #include "tests/sim/records.h"
 #include "tests/sim/relays.h"
 #include "tests/sim/strangers.h"
+#include "tests/sim/thieves.h"
 #include "tests/sim/swarm.h"
 #include "tests/sim/trainers.h"
 #include "tests/sim/visits.h"
@@ -49,6 +50,7 @@ class Simulation {
   // simulation.cc
   void start_clients();
   void start_access();
+  void start_thieves();
   void start_intruder();
   void mind_refused();
   void start_proxied();
@@ -109,6 +111,7 @@ class Simulation {
   std::unique_ptr<Leases> leases_;                  ///< null if the seed has none
   std::unique_ptr<Relays> relays_;                  ///< null if the seed has none
   std::unique_ptr<Strangers> strangers_;
+  std::shared_ptr<Thieves> thieves_;
   std::vector<std::shared_ptr<ProxiedClient>> proxied_;  ///< empty if the seed has none
   std::shared_ptr<Client> intruder_;                     ///< null if nobody is asked
   std::vector<std::shared_ptr<Client>> clients_;

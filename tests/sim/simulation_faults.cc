@@ -200,6 +200,7 @@ void Simulation::end_faults() {
   if (leases_) leases_->stop();
   if (relays_) relays_->stop();
   if (strangers_) strangers_->stop();
+  if (thieves_) thieves_->stop();
   disk_.heal();
   for (unsigned place = 0; place < fleet_.size(); ++place) {
     if (fleet_[place]->dead()) start_daemon(place);

@@ -115,6 +115,11 @@ JobLocation DirectoryHost::location_of(JobNumber number) {
   return location;
 }
 
+/// Returns where a run is, or would be, that nobody begins to use.
+JobLocation DirectoryHost::location_of_idle(JobNumber number) {
+  return {&shell_.host_of(number), number, generation_, 0, {}};
+}
+
 Result<JobLocation> DirectoryHost::locate(const std::string& job, const std::string& run,
                                           const JobAsker& asker) {
   const Result<JobNumber> number = number_of(job, run, asker);
@@ -128,9 +133,14 @@ void DirectoryHost::locate(const std::string& job, const std::string& run, const
     const auto answer = [&back, then](const Result<JobLocation>& location) {
       back.dispatch([then, location] { then(location); });
     };
+    if (!fleet_ && directory_ && asker.looks && !volatile_runs_.find(job, run)) {
+      if (const auto known = directory_->find(job, run)) return answer(location_of_idle(*known));
+    }
     if (!fleet_ || !directory_ || volatile_runs_.find(job, run))
       return answer(locate(job, run, asker));
     const std::optional<JobNumber> known = directory_->find(job, run);
+    if (known && asker.looks && mirror_.has(directory_->entry_row(*known)))
+      return answer(location_of_idle(*known));
     if (!known && asker.may_make) return locate_paced(job, run, asker, answer);
     // A change under way may have given the run a number that another daemon gives to another run.
     if (known && !mirror_.has(directory_->entry_row(*known)))

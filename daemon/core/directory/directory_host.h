@@ -250,6 +250,7 @@ class DirectoryHost final : public JobDirectory {
                               Effects& effects);
   Result<JobNumber> number_of(const std::string& job, const std::string& run,
                               const JobAsker& asker);
+  JobLocation location_of_idle(JobNumber number);
   Result<JobLocation> locate(const std::string& job, const std::string& run, const JobAsker& asker);
   JobLocation location_of(JobNumber number);
   void retire();

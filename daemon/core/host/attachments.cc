@@ -23,8 +23,18 @@ bool Attachments::hello(const HelloRequest& request) {
     return true;
   }
   const JobRef known = table_.find(request.hello.job, request.hello.run);
-  const bool open = known && known->serving && known->in_use && !known->moving;
+  // Who only reads may come to a job that nobody uses, and that stays so.
+  const bool looks = known && request.caller.observes() && !known->is_volatile;
+  const bool open = known && known->serving && !known->moving && (known->in_use || looks);
   if (open) attach(known, request);
+  return open;
+}
+
+bool Attachments::look(JobNumber number, const HelloRequest& request) {
+  const JobRef slot = table_.find(number);
+  const bool open = slot && slot->serving && !slot->moving && slot->name == request.hello.job &&
+                    slot->run == request.hello.run;
+  if (open) attach(slot, request);
   return open;
 }
 
@@ -37,11 +47,14 @@ void Attachments::not_found(const HelloRequest& request, Failure reason) {
 void Attachments::arrive(const JobLocation& location, HelloRequest request) {
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
+  const std::string sender = request.sender();
   loader_.serve(location, job, run,
                 [this, request = std::move(request)](const Result<JobRef>& served) {
                   if (served) return attach(*served, request);
                   refuse(request, served.error());
                 });
+  const JobRef slot = table_.find(location.number);
+  if (slot && !slot->serving) slot->opened_by = sender;
 }
 
 /// Ends the older attachment of the session, if there is one. The older connection is notified,
@@ -65,7 +78,6 @@ void Attachments::take_over(const JobRef& slot, const HelloRequest& request) {
 
 void Attachments::attach(const JobRef& slot, const HelloRequest& request) {
   const Hello& hello = request.hello;
-  take_over(slot, request);
   Origin from;
   from.session = hello.session;
   from.connection = request.connection;
@@ -74,6 +86,7 @@ void Attachments::attach(const JobRef& slot, const HelloRequest& request) {
     from.principal = std::make_shared<const std::string>(request.caller.principal);
   }
   from.observes = request.caller.observes();
+  if (slot->job->check_owner(from)) take_over(slot, request);
   from.account = context_.growth.memory().account(
       {request.caller.principal, from.observes, slot->number, slot->name});
   if (!slot->charge.account()) {
@@ -95,6 +108,10 @@ void Attachments::attach(const JobRef& slot, const HelloRequest& request) {
       body.daemons = context_.fleet.addresses;
     }
     slot->attached[hello.session] = attachment;
+    if (!from.observes) {
+      ++slot->trainers;
+      slot->opened_by = request.sender();
+    }
     request.on_open(slot, attachment);
   } else {
     // A refusal can depend on the job's state: it can say that the client has seen a newer revision
@@ -117,6 +134,7 @@ void Attachments::detach(const JobRef& slot, const AttachmentRef& attachment) {
 void Attachments::end_all(JobSlot& slot, const Failure& reason) {
   // In a fixed order, so that simulated runs are reproducible.
   const auto attached = std::exchange(slot.attached, {});
+  slot.trainers = 0;
   const std::map<SessionId, AttachmentRef> in_order(attached.begin(), attached.end());
   for (const auto& [session, attachment] : in_order) {
     const std::shared_ptr<ReplySink> sink = std::exchange(attachment->sink, nullptr);

@@ -27,6 +27,9 @@ struct HelloRequest {
   std::function<void(const JobRef&, const AttachmentRef&)> on_open;
   std::string client = {};  ///< address of the client; empty: this daemon
   Caller caller = {};
+
+  /// Returns the name of who sends it: a principal, or without authentication an address.
+  const std::string& sender() const { return caller.principal.empty() ? client : caller.principal; }
 };
 
 class Attachments {
@@ -38,6 +41,9 @@ class Attachments {
   /// Handles a hello that needs no lookup, because this host serves its job or the daemon drains.
   /// Returns false if the directory must say first which host serves the job.
   bool hello(const HelloRequest& request);
+  /// Handles a hello of somebody who only reads, in a job that this host serves: it does not begin
+  /// to use the job. Returns false if the host does not serve it.
+  bool look(JobNumber number, const HelloRequest& request);
   /// Refuses a hello because the directory has not found the job.
   void not_found(const HelloRequest& request, Failure reason);
   /// Handles a hello for a job of this host. If the job is still loading, the hello waits.

@@ -20,8 +20,8 @@ class JobHost;
 struct JobLocation {
   JobHost* host = nullptr;
   JobNumber number = 0;
-  std::uint64_t generation = 0;    ///< of the engine
-  std::uint64_t lookup = 0;        ///< lookup number of the job; see directory_host.h
+  std::uint64_t generation = 0;  ///< of the engine
+  std::uint64_t lookup = 0;  ///< lookup number of the job, see directory_host.h; 0: JobAsker::looks
   store::Precondition entry = {};  ///< in a fleet: ClaimTerms::entry
 };
 
@@ -29,6 +29,7 @@ struct JobLocation {
 struct JobAsker {
   std::string client = {};     ///< address; empty: this daemon
   bool may_make = true;        ///< may make the job if it is new
+  bool looks = false;          ///< only reads: a job that is known is not marked as in use
   std::string principal = {};  ///< pays for a new job; empty: nobody is authenticated
 };
 

@@ -21,23 +21,35 @@ JobHost::JobHost(HostLoop& loop, Shell& shell, JobDirectory& directory, GrowthGa
 
 void JobHost::hello(HelloRequest request) {
   if (attachments_.hello(request)) return;
+  const bool looks = request.caller.observes();
+  find_job(std::move(request), looks);
+}
+
+/// Lets the directory say which host gets a hello. `looks`: JobAsker::looks.
+void JobHost::find_job(HelloRequest request, bool looks) {
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
-  const JobAsker asker{request.client, !request.caller.observes(), request.caller.principal};
+  const JobAsker asker{request.client, !request.caller.observes(), looks,
+                       request.caller.principal};
   auto located = [this, request = std::move(request)](const Result<JobLocation>& found) mutable {
     if (!found) return attachments_.not_found(request, found.error());
     JobHost& owner = *found->host;
-    if (&owner == this) return attachments_.arrive(*found, std::move(request));
+    if (&owner == this) return arrive(*found, std::move(request));
     request.sink = std::make_shared<RemoteSink>(request.sink, context_.loop);
     request.on_open = [this, on_open = std::move(request.on_open)](
                           const JobRef& slot, const AttachmentRef& attachment) {
       context_.loop.post([on_open, slot, attachment] { on_open(slot, attachment); });
     };
     owner.loop().post([&owner, location = *found, request = std::move(request)]() mutable {
-      owner.attachments_.arrive(location, std::move(request));
+      owner.arrive(location, std::move(request));
     });
   };
   context_.directory.locate(job, run, asker, context_.loop, std::move(located));
+}
+
+void JobHost::arrive(const JobLocation& location, HelloRequest request) {
+  if (location.lookup != 0) return attachments_.arrive(location, std::move(request));
+  if (!attachments_.look(location.number, request)) find_job(std::move(request), false);
 }
 
 void post_to_owner(const JobRef& slot, const AttachmentRef& attachment, const CallId& call,

@@ -171,6 +171,8 @@ class JobHost final : private JobDropper {
   void forget();
 
  private:
+  void find_job(HelloRequest request, bool looks);
+  void arrive(const JobLocation& location, HelloRequest request);
   void give_up_jobs();
   void drop(const JobRef& slot, const Failure& reason) override;
   void lose_engine(const std::string& why, bool rolled_back) override;

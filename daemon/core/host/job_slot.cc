@@ -20,8 +20,9 @@ JobSlot::JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNum
 JobSlot::~JobSlot() = default;
 
 void JobSlot::end(const AttachmentRef& attachment, SteadyTime now) {
-  attached.erase(attachment->from.session);
-  if (attached.empty()) quiet_since = now;
+  if (attached.erase(attachment->from.session) > 0 && !attachment->from.observes) {
+    if (--trainers == 0) quiet_since = now;
+  }
   attachment->sink = nullptr;
 }
 

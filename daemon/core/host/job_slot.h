@@ -102,7 +102,11 @@ struct JobSlot {
 
   // Sessions.
   std::unordered_map<SessionId, AttachmentRef, SessionIdHash> attached;
-  SteadyTime quiet_since;  ///< when the last of `attached` left, at first when the slot was made
+  std::size_t trainers = 0;  ///< those of `attached` that may do more than read
+  /// The principal, or without authentication the address, that was the last to open a session in
+  /// which it may do more than read, or for which the job is loaded; empty: this daemon.
+  std::string opened_by;
+  SteadyTime quiet_since;  ///< when the last of `trainers` left, at first when the slot was made
   /// A refused hello whose reply is held by the commit gate, because the refusal shows the job's
   /// state.
   struct Refused {

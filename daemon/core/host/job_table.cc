@@ -19,7 +19,7 @@ JobReport report_on(const JobSlot& slot, SteadyTime now, TimePoint job_time) {
           .number = slot.number,
           .revision = slot.job->revision(),
           .stats = slot.job->stats(),
-          .idle = slot.attached.empty() ? now - slot.quiet_since : Duration{0},
+          .idle = slot.trainers == 0 ? now - slot.quiet_since : Duration{0},
           .diagnosis = diagnosis,
           .diagnosed = running ? Duration{0} : job_time - diagnosis.since,
           .last_stuck = last ? last->diagnosis : Diagnosis{},
@@ -171,6 +171,7 @@ void JobTable::forget() {
   for (const auto& [number, slot] : slots_) {
     for (const auto& [session, attachment] : slot->attached) attachment->sink = nullptr;
     slot->attached.clear();
+    slot->trainers = 0;
     for (const auto& [key, refused] : slot->refused) refused.to->sink = nullptr;
     slot->refused.clear();
     slot->when_loaded.clear();

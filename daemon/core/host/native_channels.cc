@@ -25,6 +25,16 @@ Result<void> check_hello(const Hello& hello) {
   return {};
 }
 
+namespace {
+
+/// The job knows from the hello whether a session may only read. So its client says hello again.
+Failure role_changed() {
+  return failure(Code::session_unknown,
+                 "the client may now do more in this job than read, or only read; say hello again");
+}
+
+}  // namespace
+
 bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   const native::RequestHeader& header = frame.header;
   Result<Request> request = native::decode_request_in_place(header.op, frame.body);
@@ -149,9 +159,17 @@ void NativeChannels::authenticate(const native::RequestHeader& header, Channel& 
   }
   const Result<Caller> caller = connection_.authenticate(request.credential, channel.job->name);
   if (!caller) return reply(header, caller.error());
+  const Origin& from = channel.attachment->from;
+  if (from.principal && *from.principal != caller->principal) {
+    return reply(header, failure(Code::permission_denied,
+                                 "authenticate: the session is not one of \"{}\"; open another "
+                                 "session with this token",
+                                 caller->principal));
+  }
   channel.shown = credential_of(channel.job->name, request.credential, *caller);
   channel.charge_credential();
   reply(header, ReplyBody(Authenticated{channel.shown.valid_for}));
+  if (caller->observes() != from.observes) end_opened(header.channel, role_changed());
 }
 
 void NativeChannels::recheck() {
@@ -159,17 +177,27 @@ void NativeChannels::recheck() {
   for (auto& [number, channel] : channels_) {
     if (channel.shown.valid_for <= Duration::zero()) continue;
     const Result<Caller> caller = connection_.authenticate(channel.shown.text, channel.shown.job);
-    if (caller) {
-      channel.shown.may = caller->access;
-    } else {
+    const Origin* const from = channel.attachment ? &channel.attachment->from : nullptr;
+    if (!caller) {
       refused.emplace_back(number, caller.error());
+    } else if (from && from->principal && *from->principal != caller->principal) {
+      refused.emplace_back(
+          number, failure(Code::unauthenticated,
+                          "the session is not one of \"{}\"; open another one", caller->principal));
+    } else if (from && from->observes != caller->observes()) {
+      refused.emplace_back(number, role_changed());
+    } else {
+      channel.shown.may = caller->access;
     }
   }
-  for (const auto& [number, why] : refused) {
-    const Channel& channel = channels_.at(number);
-    if (channel.job) host_.detach(channel.job, channel.attachment);
-    end_session(number, why);
-  }
+  for (const auto& [number, why] : refused) end_opened(number, why);
+}
+
+/// Takes the session of a channel off the connection, and tells the client why.
+void NativeChannels::end_opened(std::uint32_t number, const Failure& why) {
+  const Channel channel = channels_.at(number);
+  if (channel.job) host_.detach(channel.job, channel.attachment);
+  end_session(number, why);
 }
 
 /// Records that a job has opened a session. If the channel no longer exists, or a later hello has
@@ -183,6 +211,7 @@ void NativeChannels::opened_on(std::uint32_t channel, std::uint64_t hello, const
   it->second.attachment = attachment;
   it->second.charge_credential();
   opened_ = true;
+  if (attachment->from.principal) connection_.admitted(*attachment->from.principal, job->name);
 }
 
 void NativeChannels::deliver(std::uint32_t channel, const OutgoingReply& reply,

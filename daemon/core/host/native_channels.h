@@ -43,6 +43,10 @@ class NativeConnection : public ReplySink, public std::enable_shared_from_this<N
     static_cast<void>(credential), static_cast<void>(job);
     return Caller{};
   }
+  /// Notes that a job has opened a session for a principal.
+  virtual void admitted(const std::string& principal, const std::string& job) {
+    static_cast<void>(principal), static_cast<void>(job);
+  }
   /// Returns the address of the client.
   virtual std::string client() const { return {}; }
 };
@@ -72,7 +76,8 @@ class NativeChannels {
   void close_sessions();
   /// Asks again who the clients are, because a credential has expired, or the rules have changed.
   /// Ends the sessions of those who may do nothing any more. A client can open its session again
-  /// with another credential.
+  /// with another credential. A session whose client may no longer only read, or only read from now
+  /// on, has to be opened again, too.
   void recheck();
 
   /// Returns true if a session was ever opened on this connection.
@@ -105,6 +110,7 @@ class NativeChannels {
                  const AttachmentRef& attachment);
   void authenticate(const native::RequestHeader& header, Channel& channel,
                     const Authenticate& request);
+  void end_opened(std::uint32_t number, const Failure& why);
   static Credential credential_of(const std::string& job, std::string text, const Caller& caller);
   void ask_directory(const native::RequestHeader& header, const Channel& channel,
                      const LeaseEndpoint& lease, std::int64_t arrived_ns);

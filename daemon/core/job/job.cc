@@ -73,6 +73,7 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
   Step step = begin(from, call, allowance, now, out);
   OptionalReply done;
   const bool opens = op.code == Hello::op.code;
+  if (opens && !sessions_.check_owner(from)) step.session = nullptr;  // it is not the sender's
   if (step.session != nullptr && (step.session->connected || opens)) {
     step.session->last_seen = now;
     if (op.code != Report::op.code && op.code != Activity::op.code) step.session->acted = now;
@@ -279,6 +280,9 @@ void Job::settle(Step& step) {
 void Job::record(Step& step, const OpInfo& op, const OptionalReply& done) {
   const bool changed = !step.out.rows.empty();
   if (!changed && step.garbage_waits && sessions_.garbage() < kGarbageRows) return;
+  if (changed && step.session != nullptr && !step.session->fleeting) {
+    sessions_.keep_owner(step.from.session, *step.session, step.next, step.out.rows);
+  }
   const bool keeps = op.dedup == Dedup::reply && step.session != nullptr && !step.session->fleeting;
   if (changed && keeps && done && *done) {
     StoredReply kept{op.code, step.call.fingerprint, {}, step.next};
@@ -310,7 +314,8 @@ std::optional<TimePoint> Job::next_deadline() const {
 }
 
 bool Job::empty() const {
-  return sessions_.size() == 0 && keys_.size() == 0 && queues_.items() == 0 && groups_.are_over();
+  return sessions_.trainers() == 0 && keys_.size() == 0 && queues_.items() == 0 &&
+         groups_.are_over();
 }
 
 JobStats Job::stats() const {
@@ -320,10 +325,10 @@ JobStats Job::stats() const {
   stats.queue_items = queues_.items();
   stats.queue_bytes = queues_.bytes();
   stats.history_bytes = history_.bytes();
-  stats.waiters = waits_.size();
+  stats.waiters = waits_.size() - waits_.pending().observed();
   stats.barriers_pending = barriers_.pending();
-  stats.sessions = sessions_.connected();
-  stats.sessions_known = sessions_.size();
+  stats.sessions = sessions_.connected_trainers();
+  stats.sessions_known = sessions_.trainers();
   stats.members = groups_.attendance().here;
   stats.members_missing = groups_.attendance().missing;
   stats.collectives_in_flight = ledger_.in_flight();

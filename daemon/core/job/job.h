@@ -80,11 +80,13 @@ class Job {
   /// Returns why the job does not go on, as it was found last. See Diagnoses.
   const Diagnosis& diagnosis() const { return diagnoses_.current(); }
   const std::optional<Diagnoses::Ended>& last_stuck() const { return diagnoses_.last_stuck(); }
-  /// Returns whether the job has no session, key or queued item, and no group whose members have
-  /// not all finished or left, so that its rows may be erased.
+  /// Returns whether the job has no key or queued item, no session but those that may only read,
+  /// and no group whose members have not all finished or left, so that its rows may be erased.
   bool empty() const;
   /// Returns the bytes that are charged for what the job holds.
   std::size_t charged() const;
+  /// See Sessions::check_owner().
+  Result<void> check_owner(const Origin& from) const { return sessions_.check_owner(from); }
   /// Recounts all sums and secondary indexes, and checks that ended sessions have left no data
   /// behind.
   AuditResult audit() const;

@@ -12,10 +12,10 @@ struct JobStats {
   std::size_t queue_items = 0;
   std::size_t queue_bytes = 0;
   std::size_t history_bytes = 0;
-  std::size_t waiters = 0;
+  std::size_t waiters = 0;  ///< blocked requests; without those of sessions that may only read
   std::size_t barriers_pending = 0;
-  std::size_t sessions = 0;         ///< connected
-  std::size_t sessions_known = 0;   ///< connected, or may come back
+  std::size_t sessions = 0;         ///< connected; without those that may only read
+  std::size_t sessions_known = 0;   ///< connected, or may come back; without those, too
   std::size_t members = 0;          ///< alive members; newest generations only
   std::size_t members_missing = 0;  ///< members that left or were lost; newest generations only
   std::size_t collectives_in_flight = 0;  ///< see CollectiveLedger::in_flight()

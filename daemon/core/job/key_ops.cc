@@ -244,7 +244,8 @@ OptionalReply KeyOps::on(Step& step, const Get& get) {
 }
 OptionalReply KeyOps::on(Step& step, const Wait& wait) {
   OptionalReply done = wait_for(step, wait);
-  if (!step.session->c10d || wait.keys.size() != 1 || !done || !*done) return done;
+  const bool keeps = step.session->c10d && !step.session->observes;
+  if (!keeps || wait.keys.size() != 1 || !done || !*done) return done;
   const Bytes& key = wait.keys.front();
   if (keys_.find(key) == nullptr) {
     reservations_.keep(step.from.session, *step.session, key, step.now);
@@ -254,7 +255,7 @@ OptionalReply KeyOps::on(Step& step, const Wait& wait) {
 OptionalReply KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get); }
 OptionalReply KeyOps::on(Step& step, const WaitCounter& wait) {
   Session& session = *step.session;
-  if (session.c10d && wait.at_least <= std::int64_t{limits::kWorldSize}) {
+  if (session.c10d && !session.observes && wait.at_least <= std::int64_t{limits::kWorldSize}) {
     session.counts_to = std::max(session.counts_to, wait.at_least);
   }
   return wait_for(step, wait);

@@ -57,6 +57,10 @@ OptionalReply SessionOps::on(Step& step, const Hello& hello) {
         "hello: rank {} is too high: ranks are below {}; -1 means that the rank is unknown",
         hello.rank, limits::kWorldSize);
   }
+  if (Result<void> good = parts_.sessions.check_owner(step.from); !good) {
+    step.observe(step.revision);
+    return good.error();
+  }
   if (Result<void> good = parts_.sessions.check_open(hello, step.from, step.allowance); !good) {
     step.observe(step.revision);
     return good.error();
@@ -64,9 +68,14 @@ OptionalReply SessionOps::on(Step& step, const Hello& hello) {
   if (const auto surplus = parts_.sessions.surplus(hello)) end(step, *surplus, Ending::expired);
   Welcome welcome;
   welcome.expiry = parts_.sessions.open(hello, step.from, step.revision, step.now, step.out.rows);
+  parts_.sessions.belongs(hello.session, step.from, step.out.rows);
   const Session& session = *parts_.sessions.find(hello.session);
   welcome.opened = session.since;
-  if (session.c10d) parts_.launch.opened(hello.session, session);
+  if (session.observes) {
+    parts_.launch.ended(hello.session, Ending::goodbye, step.now);  // if it could write before
+  } else if (session.c10d) {
+    parts_.launch.opened(hello.session, session);
+  }
   parts_.groups.connected(hello.session, step.now);
   step.presence.push_back(hello.session);
   step.shows_change = true;
@@ -131,7 +140,7 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
                         step.out.rows);
   step.presence.push_back(id);
   // The next session belongs to another launch, which must not get the failures of this launch.
-  if (parts_.sessions.size() == 0) parts_.barriers.forget_broken(step.out.rows);
+  if (parts_.sessions.trainers() == 0) parts_.barriers.forget_broken(step.out.rows);
 }
 
 void SessionOps::disconnect(Step& step, const SessionId& session) {

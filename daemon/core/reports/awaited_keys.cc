@@ -30,6 +30,16 @@ std::optional<AwaitedKey> awaited_by(const Request& request, std::string_view to
   return one;
 }
 
+/// Lets `one` have only the waiters that may do more than read.
+void leave_out_observers(const Pending& pending, AwaitedKey& one) {
+  auto trainers = std::make_shared<std::set<Pending::Id>>();
+  for (const Pending::Id id : *one.waiters) {
+    if (!pending.at(id).observes) trainers->insert(trainers->end(), id);
+  }
+  one.waiters = trainers.get();
+  one.own = std::move(trainers);
+}
+
 }  // namespace
 
 std::vector<AwaitedKey> awaited_keys(const Pending& pending) {
@@ -37,6 +47,7 @@ std::vector<AwaitedKey> awaited_keys(const Pending& pending) {
   std::unordered_set<std::string_view> seen;  // looked up only
   std::size_t looked = 0;
   for (const auto& [id, waiter] : pending.all()) {
+    if (waiter.observes) continue;
     for (const std::string_view token : waiter.tokens) {
       if (++looked > kAwaitedLooked) break;
       const std::set<Pending::Id>* const waiters = pending.waiters_of(token);
@@ -44,7 +55,8 @@ std::vector<AwaitedKey> awaited_keys(const Pending& pending) {
       std::optional<AwaitedKey> one = awaited_by(waiter.request, token);
       if (!one) continue;
       one->waiters = waiters;
-      found.push_back(*one);
+      if (pending.observed() > 0) leave_out_observers(pending, *one);
+      found.push_back(std::move(*one));
     }
     if (looked > kAwaitedLooked) break;
   }

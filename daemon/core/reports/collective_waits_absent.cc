@@ -67,7 +67,8 @@ const RanksOfJob& CollectiveWaits::ranks_of_job() {
     if (!reporter.ended) found.reporters[reporter.job_rank] = number;
   }
   for (const auto& [id, session] : of_.everybody.sessions.all()) {
-    const bool names_none = session.rank < 0 && of_.activity.find(id) == nullptr;
+    const bool names_none =
+        session.rank < 0 && !session.observes && of_.activity.find(id) == nullptr;
     if (!session.connected || !names_none) continue;
     ++found.strangers;
     found.stranger = id;

@@ -21,8 +21,9 @@ namespace c10dd::core {
 struct SessionRow {
   Duration expiry{0};  // 0: the daemon's setting
   Revision since = 0;
+  std::string owner;  // empty: not known
 };
-BOOST_DESCRIBE_STRUCT(SessionRow, (), (expiry, since))
+BOOST_DESCRIBE_STRUCT(SessionRow, (), (expiry, since, owner))
 
 namespace {
 
@@ -64,11 +65,6 @@ Result<void> Sessions::check_open(const Hello& hello, const Origin& from,
                    "applied; open a new session");
   }
   const Session* known = find(hello.session);
-  if (known != nullptr && (known->fleeting || hello.fleeting)) {
-    return failure(Code::session_expired,
-                   "a fleeting session cannot be reopened, and its ID cannot be used for another "
-                   "session; choose another ID");
-  }
   if (known != nullptr) return {};
   const Account* const account = from.account.get();
   // One without a connection makes room for this one.
@@ -94,6 +90,8 @@ Duration Sessions::open(const Hello& hello, const Origin& from, Revision revisio
   if (session.account() != from.account) {
     session.charge = Charge(from.account, kSessionBytes, &Account::sessions);
   }
+  count_observer(session, false);
+  session.observes = false;
   if (session.connected) leave_connection(session);
   if (!session.connected) ++connected_;
   session.connection = connection;
@@ -157,7 +155,9 @@ void Sessions::disconnect(const SessionId& id, TimePoint now) {
   Session* session = find(id);
   if (session == nullptr || !session->connected) return;
   leave_connection(*session);
+  count_observer(*session, false);
   session->connected = false;
+  count_observer(*session, true);
   session->last_seen = now;
   session->ends = now + session->expiry;
   --connected_;
@@ -187,6 +187,7 @@ void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revisi
   acknowledge(id, session, ~std::uint64_t{0});
   take_garbage(rows);
   if (session.kept_since > 0) rows.push_back({Row::Kind::erase, session_key('s', id), {}});
+  count_observer(session, false);
   if (session.connected) {
     --connected_;
     leave_connection(session);
@@ -204,7 +205,7 @@ void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revisi
   last_found_ = {};
   sessions_.erase(it);
   // The next session belongs to another launch.
-  while (sessions_.empty() && !departed_.empty()) forget_departed(departed_.begin()->first, rows);
+  while (trainers() == 0 && !departed_.empty()) forget_departed(departed_.begin()->first, rows);
 }
 
 const Departed* Sessions::departed(Rank rank) const {
@@ -265,8 +266,18 @@ std::size_t Sessions::charged() const {
 
 AuditResult Sessions::audit() const {
   std::map<std::uint64_t, std::size_t> counted;
+  std::size_t observers = 0;
+  std::size_t connected_observers = 0;
   for (const auto& [id, session] : sessions_) {
     if (session.connected) ++counted[session.connection];
+    if (session.observes) ++observers;
+    if (session.observes && session.connected) ++connected_observers;
+  }
+  if (AuditResult wrong =
+          first_difference({differ("sessions that may only read", observers_, observers),
+                            differ("connected sessions that may only read", connected_observers_,
+                                   connected_observers)})) {
+    return wrong;
   }
   for (const auto& [connection, count] : counted) {
     const auto liveness = connections_.find(connection);
@@ -379,7 +390,8 @@ void Sessions::keep_row(const SessionId& id, Session& session, Revision now, Row
 Row Sessions::row_of(const SessionId& id, const Session& session) const {
   const bool own = session.expiry != quotas_.session_expiry;
   return {Row::Kind::put, session_key('s', id),
-          wire::encode(SessionRow{own ? session.expiry : Duration::zero(), session.kept_since})};
+          wire::encode(SessionRow{own ? session.expiry : Duration::zero(), session.kept_since,
+                                  session.owner == nullptr ? "" : *session.owner})};
 }
 
 std::optional<Delivery> Sessions::withdraw(const SessionId& id, Session& session,
@@ -438,11 +450,12 @@ Result<void> Sessions::restore_kept(const Row& row) {
   if (row.key[0] == 's') {
     const Result<SessionRow> value = wire::decode<SessionRow>(row.value);
     if (!value || value->expiry < Duration::zero() || value->expiry > limits::kSessionExpiryMax ||
-        value->since == 0) {
+        value->since == 0 || value->owner.size() > limits::kNameBytes) {
       return failure(Code::malformed, "damaged session row");
     }
     session.expiry = value->expiry;
     session.kept_since = value->since;
+    if (!value->owner.empty()) session.owner = std::make_shared<const std::string>(value->owner);
   } else {
     Result<Delivery> delivery = wire::decode<Delivery>(row.value);
     if (!delivery) return failure(Code::malformed, "damaged delivery row");

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -56,6 +57,9 @@ struct Reservation {
 };
 
 struct Session {
+  /// The principal to which the session belongs; null: not known, or nobody is authenticated.
+  std::shared_ptr<const std::string> owner;
+  bool observes = false;  ///< Origin::observes: what its hello says counts only for itself
   std::string host;
   std::uint64_t pid = 0;
   std::int64_t rank = -1;
@@ -115,6 +119,11 @@ class Sessions {
   explicit Sessions(const Quotas& quotas) : quotas_(quotas) {}
   Sessions(Sessions&&) = default;  // not copied: index_ points into sessions_
 
+  /// Fails with permission_denied if the session of a hello exists and belongs to another
+  /// principal, and with session_expired if it is a fleeting one, which nobody opens again. Then
+  /// the hello must change nothing. A session whose owner is not known belongs to the next
+  /// principal that opens it, unless that one may only read.
+  Result<void> check_owner(const Origin& from) const;
   /// Fails with session_expired or session_replaced if the session has ended, or if it is fleeting
   /// and connected. Fails with quota_exceeded if the job has too many sessions and all of them are
   /// connected, see surplus(), or if the account of `from` has too many or holds too much.
@@ -128,6 +137,13 @@ class Sessions {
   /// row.
   Duration open(const Hello& hello, const Origin& from, Revision revision, TimePoint now,
                 Rows& rows);
+
+  /// Notes who has opened a session: its owner, and whether it may only read. If the session has a
+  /// row that lacks the owner, appends a new row. Call it after open().
+  void belongs(const SessionId& id, const Origin& from, Rows& rows);
+  /// Appends the row of a session that has an owner, unless that row exists. Call it in each step
+  /// in which a session changes something, so that the session has its owner after a restart, too.
+  void keep_owner(const SessionId& id, Session& session, Revision now, Rows& rows) const;
 
   Session* find(const SessionId& id);
   const Session* find(const SessionId& id) const;
@@ -221,7 +237,11 @@ class Sessions {
   std::size_t connected() const { return connected_; }
   /// Returns the bytes that are charged for what it holds.
   std::size_t charged() const;
-  /// Recounts the sessions of each connection.
+  /// Returns how many sessions may do more than read, connected or not, and how many of them are
+  /// connected. A job is in use because of them only.
+  std::size_t trainers() const { return sessions_.size() - observers_; }
+  std::size_t connected_trainers() const { return connected_ - connected_observers_; }
+  /// Recounts the sessions of each connection, and those that may only read.
   AuditResult audit() const;
   std::size_t size() const { return sessions_.size(); }
   const std::map<SessionId, Session>& all() const { return sessions_; }
@@ -237,6 +257,7 @@ class Sessions {
   void depart(Rank rank, Departed departed, Rows& rows);
   void forget_departed(Rank rank, Rows& rows);
   void leave_connection(const Session& session);
+  void count_observer(const Session& session, bool comes);
   Result<void> restore_kept(const Row& row);
 
   Quotas quotas_;
@@ -263,6 +284,8 @@ class Sessions {
   ReplyRows replies_;
   Rows garbage_;
   std::size_t connected_ = 0;
+  std::size_t observers_ = 0;            // sessions that may only read
+  std::size_t connected_observers_ = 0;  // of them, those that are connected
 };
 
 /// Names the process of a session for error texts, for example "host-b (pid 12)". Returns "a

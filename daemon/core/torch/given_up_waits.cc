@@ -43,7 +43,7 @@ std::optional<WaitGivenUp> GivenUpWaits::note(TimePoint now, const Pending::Wait
                                               const Session& session, std::string_view cause,
                                               std::size_t others) {
   const Duration blocked = now - waiter.started;
-  if (!session.c10d || blocked <= kLong) return std::nullopt;
+  if (!session.c10d || session.observes || blocked <= kLong) return std::nullopt;
   const Bytes first = waiter.tokens.front();
   std::size_t folded = 0;
   if (const auto known = reported_.find(first); known != reported_.end()) {

@@ -119,7 +119,8 @@ Waits::Waiter Waits::waiter(const Step& step, Request request, Duration timeout,
   waiter.started = step.now;
   const bool c10d = step.session != nullptr && step.session->c10d;
   const auto* wait = std::get_if<Wait>(&waiter.request);
-  waiter.reserves = c10d && wait != nullptr && wait->keys.size() == 1;
+  waiter.observes = step.session != nullptr && step.session->observes;
+  waiter.reserves = c10d && !waiter.observes && wait != nullptr && wait->keys.size() == 1;
   if (c10d && timeout == Duration::max()) {
     waiter.timeout = timeout;
     waiter.deadline = TimePoint::max();
@@ -268,7 +269,7 @@ bool Waits::time_out(Step& step, const Diagnosis& diagnosis) {
                                 .shortages = &shortages,
                                 .diagnosis = &diagnosis};
     Reply reply = time_out(step, waiter, look);
-    diagnosed = diagnosed || look.diagnosed;
+    diagnosed = diagnosed || (look.diagnosed && !waiter.observes);
     finish(step, waiter, std::move(reply), look.observed);
   }
   return diagnosed;

@@ -36,12 +36,13 @@ class Link final : public NativeConnection {
     if (refused.contains(credential)) return failure(Code::unauthenticated, "who?");
     if (credential == "stranger") return failure(Code::permission_denied, "not in this job");
     if (credential == "viewer") return Caller{"eve", Access::observe};
-    if (credential.starts_with("hour")) return Caller{"bob", may, std::chrono::hours(1)};
+    if (credential.starts_with("hour")) return Caller{name, may, std::chrono::hours(1)};
     return Caller{};
   }
 
   std::set<std::string> refused = {"nobody"};  ///< credentials that are not good
-  Access may = Access::join;                   ///< with a credential that begins with "hour"
+  std::string name = "bob";   ///< of who sends a credential that begins with "hour"
+  Access may = Access::join;  ///< with a credential that begins with "hour"
 
   NativeChannels channels;
   std::map<std::uint32_t, Reply> newest;
@@ -143,8 +144,11 @@ TEST_F(NativeChannelsTest, ASessionEndsWhenItsCredentialIsNoLongerGood) {
   EXPECT_TRUE(link_->ends.empty());
   link_->may = Access::observe;
   recheck();
+  ASSERT_EQ(link_->ends.size(), 1U);
+  EXPECT_EQ(link_->ends.at(1).code, Code::session_unknown) << "its role has changed";
+  open(1, "hour");
   give(1, Set{.key = "a", .value = "1"});
-  EXPECT_EQ(link_->newest.at(1).error().code, Code::permission_denied) << "its role has changed";
+  EXPECT_EQ(link_->newest.at(1).error().code, Code::permission_denied);
   link_->refused.insert("hour");
   recheck();
   ASSERT_EQ(link_->ends.size(), 1U) << "the other one needs no credential";
@@ -207,6 +211,41 @@ TEST_F(NativeChannelsTest, ANewerCredentialTakesThePlaceOfTheOld) {
   EXPECT_TRUE(link_->ends.empty());
   give(1, Set{.key = "a", .value = "1"});
   EXPECT_TRUE(link_->newest.at(1));
+}
+
+TEST_F(NativeChannelsTest, ANewerCredentialIsOneOfTheSamePrincipal) {
+  open(1, "hour");
+  give(1, Authenticate{"viewer"});
+  EXPECT_EQ(link_->newest.at(1).error().code, Code::permission_denied);
+  EXPECT_EQ(
+      link_->newest.at(1).error().detail,
+      "authenticate: the session is not one of \"eve\"; open another session with this token");
+  EXPECT_TRUE(link_->ends.empty());
+  give(1, Set{.key = "a", .value = "1"});
+  EXPECT_TRUE(link_->newest.at(1)) << "the session goes on with the older one";
+  link_->name = "robert";  // the files have changed: the same certificate is another principal now
+  recheck();
+  ASSERT_EQ(link_->ends.size(), 1U);
+  EXPECT_EQ(link_->ends.at(1).code, Code::unauthenticated);
+}
+
+TEST_F(NativeChannelsTest, ANewerCredentialWithAnotherRoleNeedsANewHello) {
+  open(1, "");
+  open(2, "hour");
+  link_->may = Access::observe;
+  give(2, Authenticate{"hour 2"});
+  ASSERT_EQ(link_->ends.size(), 1U);
+  EXPECT_EQ(link_->ends.at(2).code, Code::session_unknown);
+  open(2, "hour 2");
+  give(2, Set{.key = "a", .value = "1"});
+  EXPECT_EQ(link_->newest.at(2).error().code, Code::permission_denied);
+  link_->ends.clear();
+  link_->may = Access::join;
+  give(2, Authenticate{"hour 3"});
+  ASSERT_EQ(link_->ends.size(), 1U);
+  open(2, "hour 3");
+  give(2, Set{.key = "a", .value = "1"});
+  EXPECT_TRUE(link_->newest.at(2));
 }
 
 TEST_F(NativeChannelsTest, WhoMayDoNothingInAJobMakesNone) {

@@ -6,6 +6,8 @@
 #include <boost/json/value.hpp>
 
 #include "protocol/base64.h"
+#include "protocol/limits.h"
+#include "tests/unit/daemon/client_certificate.h"
 #include "tests/unit/protocol/tls_parties.h"
 
 namespace c10dd::daemon {
@@ -184,6 +186,39 @@ TEST_F(AccessTest, OneIssuerHasSeveralAudiencesAndKeys) {
                 "key 1 (kid weak) of keys.json is left out: the RSA key has 8 bits, but needs 2048 "
                 "or more"})
       << "once, although two entries have the file";
+}
+
+TEST_F(AccessTest, ACertificateCountsUntilItsEnd) {
+  use_grants();
+  texts_.jwks = {{"keys.json", kSiteSet}};
+  const tls::Certificate shown = client_certificate();
+  const auto found = access()->by_certificate(shown, shown.ends());
+  ASSERT_TRUE(found) << found.error().detail;
+  EXPECT_EQ(found->name, "cert:spiffe://site/ops");
+  EXPECT_EQ(found->ends, shown.ends());
+  const auto late = access()->by_certificate(shown, shown.ends() + 1s);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Code::unauthenticated);
+  EXPECT_EQ(late.error().detail,
+            "the certificate of this client has expired; renew the file of C10DD_CERT_FILE");
+  texts_.grants = {};
+  EXPECT_EQ(access()->by_certificate(shown, kNow).error().detail,
+            "no grant names the certificate of this client; set C10DD_TOKEN_FILE to a token of "
+            "this cluster");
+}
+
+TEST_F(AccessTest, TwoPrincipalsHaveTwoNames) {
+  const std::string plain = principal_name("", "alice");
+  EXPECT_EQ(plain, "alice");
+  EXPECT_EQ(principal_name("k8s", "alice"), "k8s:alice");
+  const std::string same = "k8s:alice";  // a name of our own token
+  EXPECT_NE(principal_name("", same), same);
+  EXPECT_TRUE(principal_name("", same).starts_with(same + "#"));
+  EXPECT_NE(principal_name("", "a\nb"), principal_name("", "a\rb"));
+  const std::string long_name(400, 'x');
+  EXPECT_NE(principal_name("k8s", long_name + "1"), principal_name("k8s", long_name + "2"));
+  EXPECT_EQ(principal_name("k8s", long_name + "1"), principal_name("k8s", long_name + "1"));
+  EXPECT_LE(principal_name("k8s", long_name).size(), limits::kNameBytes);
 }
 
 TEST_F(AccessTest, FilesThatDoNotFitTogetherAreRefused) {

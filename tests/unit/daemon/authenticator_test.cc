@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "protocol/session_ops.h"
+#include "tests/unit/daemon/client_certificate.h"
 #include "tests/unit/protocol/tls_parties.h"
 
 namespace c10dd::daemon {
@@ -82,6 +83,20 @@ TEST_F(AuthenticatorTest, WhatIsRememberedExpires) {
   now_ += 3min;
   EXPECT_EQ(why_refused(hello(one)),
             "the token has expired; ask for a new one (c10ddctl ca token)");
+}
+
+TEST_F(AuthenticatorTest, ACertificateExpiresAsATokenDoes) {
+  const tls::Certificate shown = client_certificate();
+  authenticator_.replace(
+      access("[[grant]]\nwho = \"cert:spiffe://site/ops\"\nrole = \"trainer\"\n"
+             "jobs = [\"llm-*\"]\n"));
+  now_ = shown.ends() - 10s;
+  const auto found = authenticator_.caller("", "llm-1", shown);
+  ASSERT_TRUE(found) << found.error().detail;
+  EXPECT_EQ(found->valid_for, 10s) << "then it is asked again";
+  now_ = shown.ends() + 1s;
+  EXPECT_EQ(authenticator_.caller("", "llm-1", shown).error().code, Code::unauthenticated);
+  EXPECT_EQ(authenticator_.principal("", shown).error().code, Code::unauthenticated);
 }
 
 TEST_F(AuthenticatorTest, WhatIsRememberedEndsWithTheFilesThatSaidIt) {

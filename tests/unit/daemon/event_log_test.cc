@@ -11,9 +11,8 @@
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <thread>
 
-#include "daemon/shard/log_line.h"
+#include "daemon/shard/caused_log.h"
 #include "protocol/limits.h"
 #include "protocol/ops.h"
 #include "tests/unit/temporary_directory.h"
@@ -28,6 +27,7 @@ class EventLogTest : public testing::Test {
         "test", std::make_shared<spdlog::sinks::ostream_sink_st>(out_));
     logger->set_pattern("%l %v");
     spdlog::set_default_logger(logger);
+    log_paces().clear();
   }
   ~EventLogTest() override { spdlog::set_default_logger(before_); }
 
@@ -38,7 +38,7 @@ class EventLogTest : public testing::Test {
     return text;
   }
   std::string line_of(const core::Event& event) {
-    log_.write("digits", "run-1", event);
+    log_.write("alice", "digits", "run-1", event);
     return logged();
   }
 
@@ -46,21 +46,6 @@ class EventLogTest : public testing::Test {
   std::ostringstream out_;
   EventLog log_;
 };
-
-TEST_F(EventLogTest, PacesTheEventsOfRunsAndCountsTheOthers) {
-  std::thread([&] {  // the pace is that of a loop
-    const LogPace::Time now;
-    std::string all;
-    for (unsigned i = 0; i < LogPace::kLines; ++i) all += "info event=a\n";
-    for (int i = 0; i < 10'000; ++i) log_run_event(now, LogLevel::info, "event=a");
-    EXPECT_EQ(logged(), all);
-    log_run_event(now, LogLevel::warn, "event=b");
-    EXPECT_EQ(logged(), "warning event=b\n") << "warnings have a pace of their own";
-    log_run_event(now + std::chrono::seconds(1), LogLevel::info, "event=c");
-    EXPECT_EQ(logged(), "info event=run_events_skipped count=9980\ninfo event=c\n");
-  })
-      .join();
-}
 
 TEST_F(EventLogTest, NamesTheJobAndTheCause) {
   EXPECT_EQ(line_of(core::BarrierTimedOut{"rank 1 is missing"}),
@@ -85,14 +70,15 @@ TEST_F(EventLogTest, SaysNothingOfEventsThatOnlyMetricsCount) {
 TEST_F(EventLogTest, RefusalsAreLimitedAndCounted) {
   const core::RankRefused refused{Join::op.code, Code::size_mismatch, "min 2"};
   EXPECT_EQ(line_of(refused),
-            "warning event=join_refused job=digits op=join code=size_mismatch skipped=0 "
+            "warning event=join_refused job=digits op=join code=size_mismatch "
             "detail=\"min 2\"\n");
   EXPECT_EQ(line_of(core::RankRefused{Barrier::op.code, Code::rank_taken, "rank 0"}),
-            "warning event=rank_taken job=digits op=barrier code=rank_taken skipped=0 "
+            "warning event=rank_taken job=digits op=barrier code=rank_taken "
             "detail=\"rank 0\"\n");
-  for (unsigned i = 2; i < 3 * LogPace::kLines; ++i) log_.write("digits", "run-1", refused);
+  for (unsigned i = 2; i < 3 * LogPaces::kOfKind.burst; ++i)
+    log_.write("alice", "digits", "run-1", refused);
   const std::string lines = logged();
-  EXPECT_LT(std::ranges::count(lines, '\n'), 2 * LogPace::kLines);
+  EXPECT_LT(std::ranges::count(lines, '\n'), 2 * LogPaces::kOfKind.burst);
 }
 
 TEST_F(EventLogTest, WaitsThatAreGivenUpNameTheirProcessAndAreLimited) {
@@ -106,13 +92,14 @@ TEST_F(EventLogTest, WaitsThatAreGivenUpNameTheirProcessAndAreLimited) {
                                .detail = "1 of 1 keys not found: /a"};
   EXPECT_EQ(line_of(wait),
             "warning event=wait_given_up job=digits run=run-1 peer=10.0.0.1 pid=17 cause=cancelled "
-            "seconds=6.2 ranks=[3] others=2 folded=1 skipped=0 "
+            "seconds=6.2 ranks=[3] others=2 folded=1 "
             "detail=\"1 of 1 keys not found: /a\"\n");
   core::WaitGivenUp of_old_client = wait;
   of_old_client.pid = 0;
   EXPECT_NE(line_of(of_old_client).find(" pid=unknown "), std::string::npos);
-  for (unsigned i = 2; i < 3 * LogPace::kLines; ++i) log_.write("digits", "run-1", wait);
-  EXPECT_LT(std::ranges::count(logged(), '\n'), 2 * LogPace::kLines);
+  for (unsigned i = 2; i < 3 * LogPaces::kOfKind.burst; ++i)
+    log_.write("alice", "digits", "run-1", wait);
+  EXPECT_LT(std::ranges::count(logged(), '\n'), 2 * LogPaces::kOfKind.burst);
 }
 
 TEST_F(EventLogTest, ADiagnosisHasALineUntilItDoesNotHold) {
@@ -130,7 +117,7 @@ TEST_F(EventLogTest, ADiagnosisHasALineUntilItDoesNotHold) {
             "waiting=1 ranks=[3-4,9] hosts=\"[node1,node 2]\" "
             "detail=\"key \\\"a\\\"; rank 0 waits\"\n");
   EXPECT_EQ(line_of(why), "") << "it is counted";
-  log_.write("digits", "run-2", why);
+  log_.write("alice", "digits", "run-2", why);
   EXPECT_NE(logged().find(" run=run-2 "), std::string::npos) << "another run has lines of its own";
   why.diagnosis.state = Diagnosis::State::stuck;
   why.diagnosis.ranks.clear();
@@ -151,7 +138,7 @@ TEST_F(EventLogTest, ADiagnosisNamesSoManyHosts) {
   many.diagnosis.hosts.assign(limits::kMissingNamed, "h");
   EXPECT_NE(line_of(many).find(",h] "), std::string::npos);
   many.diagnosis.hosts.emplace_back("last");
-  log_.write("other", "", many);
+  log_.write("alice", "other", "", many);
   const std::string line = logged();
   EXPECT_NE(line.find(" job=other run=\"\" state=stuck "), std::string::npos) << line;
   EXPECT_NE(line.find(",h,...] "), std::string::npos) << line;
@@ -161,7 +148,7 @@ TEST_F(EventLogTest, UntrustedNamesAreMadePrintable) {
   EXPECT_EQ(line_of(core::GenerationEnded{"a\nevent=b", 1, "x\ny \"=\x1b"}),
             "warning event=generation_ended job=digits group=\"a?event=b\" generation=1 "
             "reason=\"x?y \\\"=?\"\n");
-  log_.write("digits event=engine_lost", "", core::BarrierTimedOut{"d"});
+  log_.write("alice", "digits event=engine_lost", "", core::BarrierTimedOut{"d"});
   EXPECT_EQ(logged(),
             "warning event=barrier_timed_out job=\"digits event=engine_lost\" detail=\"d\"\n");
 }

@@ -58,8 +58,7 @@ TEST_F(NativeSessionTest, WhoMayNotIsRefusedBeforeItsJobIsLookedUp) {
     ++looked_up;
     return &daemon_.shard();
   };
-  daemon_.context.note_caller = [](const Result<core::Caller>&, const std::string&, const Stream&) {
-  };
+  daemon_.context.count_caller = [](const Result<core::Caller>&, const Stream&) {};
   daemon_.context.caller_of = [](const std::string& credential, const std::string&,
                                  const Stream&) -> Result<core::Caller> {
     if (credential == "good") return core::Caller{"alice", Access::join};
