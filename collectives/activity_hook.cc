@@ -28,6 +28,7 @@ bool waits_for_all(const OperationInfo& info) { return info.root == Root::none &
 ActivityHook::ActivityHook() : hash_(kHashOfNothing) {}
 
 void ActivityHook::enqueued(const CollectiveCall& call) noexcept {
+  threads_.note();
   operations_of(call).issue(call);
   if (!info_of(call.operation.collective).message) add_to_hash(call.operation);
 }
@@ -111,6 +112,7 @@ client::ReadGroup ActivityHook::read() const {
   };
   activity.collectives = add(collectives_);
   activity.messages = add(messages_);
+  group.blocked_in = threads_.all_wait();
   for (const HashRecord& record : hash_marks_) {
     if (const auto mark = record.read()) activity.hash_marks.push_back({(*mark)[0], (*mark)[1]});
   }

@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "client/internal/activity_reporter.h"
+#include "collectives/group_threads.h"
 #include "collectives/hooks.h"
 #include "collectives/shared_record.h"
 #include "collectives/unfinished_operations.h"
@@ -54,6 +55,7 @@ class ActivityHook final : public Hook {
   UnfinishedOperations collectives_{kCollectives};
   UnfinishedOperations messages_{kMessages};
   std::array<std::atomic<Duration::rep>, std::size(kOperations)> usual_{};  // 0: not known
+  GroupThreads threads_;
   std::array<HashRecord, kMarks> hash_marks_;
   std::array<TimeRecord, kMarks> time_marks_;
 

@@ -3,6 +3,8 @@
 // that do so wait for the end of one. Thread-safe. A forked child starts anew.
 #pragma once
 
+#include "client/internal/waiting_thread.h"
+
 namespace c10dd::collectives {
 
 /// Notes that this thread issues an operation, or opens a group and so will. From then on until its
@@ -17,6 +19,9 @@ class WaitingForEnd {
   WaitingForEnd(const WaitingForEnd&) = delete;
   WaitingForEnd& operator=(const WaitingForEnd&) = delete;
   ~WaitingForEnd();
+
+ private:
+  const client::WaitingThread waiting_;
 };
 
 /// Returns whether this process has threads that issue operations, and all of them wait for the end

@@ -165,7 +165,7 @@ asio::awaitable<Result<void>> ServerOperations::release_endpoint(const std::stri
   co_return co_await reply_of(ask);
 }
 
-asio::awaitable<std::string> ServerOperations::metrics_text() {
+asio::awaitable<std::string> ServerOperations::metrics_text(bool metrics_only) {
   const std::vector<core::JobReport> reports = co_await job_reports();
   std::map<std::string, core::JobStats> by_name;  // job name -> sum over all runs of the job
   for (const core::JobReport& report : reports) add(by_name[report.name], report.stats);
@@ -182,9 +182,12 @@ asio::awaitable<std::string> ServerOperations::metrics_text() {
   of_.metrics.ready(not_ready().empty());
   const core::MemoryLedger& memory = of_.growth.memory();
   of_.metrics.memory(memory.stored(), memory.held(), of_.budget.held());
+  const bool sentences = !metrics_only || !of_.context.options.metrics_without_sentences;
   std::string text = co_await asio::co_spawn(
       renderer_,
-      [metrics = &of_.metrics]() -> asio::awaitable<std::string> { co_return metrics->render(); },
+      [metrics = &of_.metrics, sentences]() -> asio::awaitable<std::string> {
+        co_return metrics->render(sentences);
+      },
       asio::use_awaitable);
   co_return text;
 }

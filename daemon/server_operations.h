@@ -55,7 +55,7 @@ class ServerOperations final : public Operations {
 
   /// Renders the text on a separate thread. Renders one text at a time: a second request waits
   /// until the first is finished.
-  asio::awaitable<std::string> metrics_text() override;
+  asio::awaitable<std::string> metrics_text(bool metrics_only) override;
 
   asio::awaitable<std::vector<core::JobReport>> job_reports() override;
   asio::awaitable<std::vector<core::RunReport>> runs_of(const std::string& job) override;

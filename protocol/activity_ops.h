@@ -124,7 +124,12 @@ struct Activity {
   /// Of `groups`, told once, and only while an operation of the process is old: the other ranks may
   /// wait in another collective of this sequence.
   std::vector<EndedCollective> ended;
+  /// Of `groups`, those of which this process can issue nothing now: for a second, all its threads
+  /// that have issued operations of the group have been in the same waits for other ranks, in
+  /// operations of any group, barriers, exchanges or joins.
+  std::vector<std::uint64_t> blocked_groups;
 };
-BOOST_DESCRIBE_STRUCT(Activity, (), (opened, closed, groups, blocked, timed_out, ended))
+BOOST_DESCRIBE_STRUCT(Activity, (),
+                      (opened, closed, groups, blocked, timed_out, ended, blocked_groups))
 
 }  // namespace c10dd

@@ -61,7 +61,7 @@ std::vector<WaitFor> with_queues(std::span<const WaitFor> given, std::size_t ran
     if (held.empty() || held.size() == one.waiting.size()) continue;
     std::erase_if(one.waiting, is_held);
     std::erase_if(one.queued, is_held);
-    one.awaited = std::move(held);
+    one.held = one.awaited = std::move(held);
     one.weak = true;
   }
   return all;
@@ -86,9 +86,9 @@ class Rules {
   /// Asks the rules in their order, each about the oldest wait-for first.
   Diagnosis found() const {
     using Rule = std::optional<Diagnosis> (Rules::*)(std::size_t) const;
-    constexpr std::array<Rule, 7> kRules = {&Rules::lost,   &Rules::mismatch, &Rules::deadlock,
-                                            &Rules::unsent, &Rules::missing,  &Rules::queued,
-                                            &Rules::hung};
+    constexpr std::array<Rule, 8> kRules = {&Rules::lost,     &Rules::mismatch, &Rules::lost_rank,
+                                            &Rules::deadlock, &Rules::unsent,   &Rules::missing,
+                                            &Rules::queued,   &Rules::hung};
     for (const Rule rule : kRules) {
       for (std::size_t at = 0; at < all_.size(); ++at) {
         if (std::optional<Diagnosis> one = (this->*rule)(at)) return std::move(*one);
@@ -131,6 +131,12 @@ class Rules {
     return found;
   }
 
+  /// What is known of a rank that is lost may be out of date, and so may be each circle with others
+  /// that wait for it.
+  std::optional<Diagnosis> lost_rank(std::size_t at) const {
+    return first_end_ == End::lost_rank ? missing(at) : std::nullopt;
+  }
+
   /// A circle with a message that is not sent is left to the rule `unsent`, which says more.
   std::optional<Diagnosis> deadlock(std::size_t at) const {
     const Places& circle = graph_.circle();
@@ -150,12 +156,27 @@ class Rules {
     }
     sort_uniquely(process_groups);
     const bool blocked = !weak && are_blocked(cause);
-    const bool stuck = blocked || now_ - youngest >= Diagnosis::kCircle;
+    const bool stuck = blocked || (now_ - youngest >= Diagnosis::kCircle && is_held());
     Diagnosis found = made(stuck ? State::stuck : State::waiting, Kind::deadlock, at, cause,
                            [&](const Wording& wording) { return circle_text(wording); });
     found.process_groups = std::move(process_groups);
     found.hopeless = blocked && confirmed && now_ - youngest >= Diagnosis::kHopeless;
     return found;
+  }
+
+  /// Returns whether no thread that is known may move the circle.
+  bool is_held() const {
+    for (std::size_t i = 0; i < graph_.circle().size(); ++i) {
+      const WaitFor& one = graph_.in_circle(i);
+      const bool in_operation = graph_.in_circle(i + 1).process_group != 0;
+      const auto cannot_come = [&](std::size_t rank) {
+        if (ranks_[rank].blocked) return true;
+        if (one.process_group != 0) return std::ranges::binary_search(one.held, rank);
+        return !in_operation && !ranks_[rank].calls_more;
+      };
+      if (!std::ranges::all_of(graph_.ranks_in_circle(i), cannot_come)) return false;
+    }
+    return true;
   }
 
   /// If the other rank waits elsewhere, it may come to the message later, unless it waits for this
@@ -198,9 +219,22 @@ class Rules {
     const WaitFor& one = *all_[at];
     const End end = end_of(one);
     if (end == End::none || end != first_end_) return std::nullopt;
-    const Places ends = graph_.ends_of(one);
-    return made(end == End::lost_rank ? State::stuck : State::waiting, Kind::missing, at, ends,
+    const Places ends = causes(graph_.ends_of(one));
+    const bool stuck = end == End::lost_rank && std::ranges::any_of(ends, [this](std::size_t rank) {
+                         return ranks_[rank].is_lost() && !ranks_[rank].may_return;
+                       });
+    return made(stuck ? State::stuck : State::waiting, Kind::missing, at, ends,
                 [&](const Wording& wording) { return missing_text(one, ends, wording); });
+  }
+
+  /// Leaves out those that live, if others are lost: they may only be late.
+  Places causes(Places ends) const {
+    const auto is_lost = [this](std::size_t rank) { return ranks_[rank].is_lost(); };
+    if (std::ranges::any_of(ends, is_lost)) {
+      std::erase_if(
+          ends, [this](std::size_t rank) { return ranks_[rank].state == RankFacts::State::live; });
+    }
+    return ends;
   }
 
   std::optional<Diagnosis> queued(std::size_t at) const {

@@ -9,8 +9,23 @@
 namespace c10dd {
 namespace {
 
-/// Returns the length in bytes of the first character of `text`. Returns 0 if `text` is empty or
-/// does not begin with a well-formed character.
+/// Tells whether a well-formed character is a control character, see printable().
+bool is_control(std::string_view character) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
+  if (character.size() == 2) {
+    return (byte(0) == 0xC2 && byte(1) < 0xA0)       // U+0080 to U+009F
+           || (byte(0) == 0xD8 && byte(1) == 0x9C);  // U+061C
+  }
+  if (character.size() != 3 || byte(0) != 0xE2) return false;
+  const unsigned low = byte(1) << 8 | byte(2);
+  return low == 0x808E || low == 0x808F        // U+200E, U+200F
+         || (low >= 0x80A8 && low <= 0x80AE)   // U+2028 to U+202E
+         || (low >= 0x81A6 && low <= 0x81A9);  // U+2066 to U+2069
+}
+
+}  // namespace
+
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -34,23 +49,6 @@ std::size_t character_length(std::string_view text) {
   }
   return 0;
 }
-
-/// Tells whether a well-formed character is a control character, see printable().
-bool is_control(std::string_view character) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
-  if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
-  if (character.size() == 2) {
-    return (byte(0) == 0xC2 && byte(1) < 0xA0)       // U+0080 to U+009F
-           || (byte(0) == 0xD8 && byte(1) == 0x9C);  // U+061C
-  }
-  if (character.size() != 3 || byte(0) != 0xE2) return false;
-  const unsigned low = byte(1) << 8 | byte(2);
-  return low == 0x808E || low == 0x808F        // U+200E, U+200F
-         || (low >= 0x80A8 && low <= 0x80AE)   // U+2028 to U+202E
-         || (low >= 0x81A6 && low <= 0x81A9);  // U+2066 to U+2069
-}
-
-}  // namespace
 
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {

@@ -4,10 +4,15 @@
 // sequence changes what a terminal shows.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace c10dd {
+
+/// Returns the length in bytes of the first character of `text`. Returns 0 if `text` is empty or
+/// does not begin with a well-formed character.
+std::size_t character_length(std::string_view text);
 
 /// Tells whether `text` is well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms).
 bool is_utf8(std::string_view text);

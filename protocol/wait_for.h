@@ -34,6 +34,10 @@ struct RankFacts {
   std::string doing = {};  ///< "in phase backward of step 12", or how it ended; may be empty
   /// All its threads that issue operations of process groups wait for the end of one.
   bool blocked = false;
+  /// It has called the daemon from more threads at the same time than those that wait now.
+  bool calls_more = false;
+  /// It is silent, but not yet for its ttl.
+  bool may_return = false;
 
   /// Returns whether it will not come by itself.
   bool is_lost() const { return state >= State::closed; }
@@ -65,8 +69,12 @@ struct WaitFor {
   /// it is in a collective, it holds up the others, who need it until the end.
   std::vector<std::size_t> waiting = {};
   std::vector<std::size_t> awaited = {};  ///< ascending, none of `waiting`
-  std::size_t unnamed = 0;                ///< how many more are awaited, of whom nothing is known
-  std::string lost = {};  ///< why it cannot end well, to be read after `what`; empty: it can
+  /// Of an operation of a process group: those of `awaited` that have no thread which may come to
+  /// it, because all that have issued operations of the group wait for other ranks, or because they
+  /// have issued it already.
+  std::vector<std::size_t> held = {};
+  std::size_t unnamed = 0;  ///< how many more are awaited, of whom nothing is known
+  std::string lost = {};    ///< why it cannot end well, to be read after `what`; empty: it can
   std::vector<IssuedCall> issued = {};  ///< of a collective: two or more if its ranks disagree
   /// Of a collective that all ranks have issued: those whose backend has not begun with it, which
   /// are in `waiting`, and how many ranks have ended it.

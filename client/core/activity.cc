@@ -120,6 +120,9 @@ void ActivityReports::add(Activity& report, const Group& group, ReadGroup read, 
     read.ended->process_group = activity.process_group;
     report.ended.push_back(std::move(*read.ended));
   }
+  if (group.blocked && !group.closed) {
+    report.blocked_groups.push_back(activity.process_group);
+  }
   std::erase_if(activity.hash_marks, [&](const auto& m) { return m.sequence <= group.hash_told; });
   std::erase_if(activity.time_marks, [&](const auto& m) { return m.sequence <= group.time_told; });
   report.groups.push_back(std::move(activity));
@@ -137,8 +140,9 @@ std::vector<ActivityReports::Due> ActivityReports::all_due(bool stalled, TimePoi
   for (const auto& [id, group] : groups_) {
     if (group.refused_at && now - *group.refused_at < kRefused) continue;
     auto place = due(group, stands_ != blocked_told_, now);
-    const bool untold =
-        stalled && ended_of(group.newest) > group.ended_told && now - group.changed_at >= kOld;
+    const bool untold_end =
+        ended_of(group.newest) > group.ended_told && now - group.changed_at >= kOld;
+    const bool untold = stalled && (untold_end || group.blocked != group.told_blocked);
     if (!place && untold) place = Due{kGoesOn + 1, group.told_at, id};
     if (place && group.refused_at) return {*place};
     if (place) all.push_back(*place);
@@ -166,8 +170,10 @@ std::optional<Activity> ActivityReports::next(bool again, bool blocked, TimePoin
         group.changed_at = now;
         changed = true;
       }
+      if (read.blocked_in != group.newest.blocked_in) group.blocked_since = now;
       group.newest = std::move(read);
       group.old = has_old(group.newest);
+      group.blocked = group.newest.blocked_in && now - group.blocked_since >= kStill;
     }
   }
   if (changed) blocked_since_ = now;
@@ -232,7 +238,7 @@ std::optional<Activity> ActivityReports::timed_out(std::uint64_t process_group, 
 /// Forgets what the daemon knows. It may still know groups that were sent, so closed ones stay.
 void ActivityReports::forget_told() {
   for (auto& [id, group] : groups_) {
-    group.known = group.told_old = false;
+    group.known = group.told_old = group.told_blocked = false;
     group.times_told = 0;
     group.told_at = TimePoint();
     group.ended_told = group.hash_told = group.time_told = 0;
@@ -270,6 +276,7 @@ void ActivityReports::note_told(const Activity& report, TimePoint now) {
     group.times_told = repeated ? group.times_told + 1 : 1;
     group.told_at = now;
     group.told_old = group.old;
+    group.told_blocked = std::ranges::count(report.blocked_groups, told.process_group) > 0;
     note_marks(told.hash_marks, group.hash_told);
     note_marks(told.time_marks, group.time_told);
     group.told = told;

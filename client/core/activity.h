@@ -19,6 +19,9 @@ struct ReadGroup {
   /// The shortest time-out of the operations in `activity.oldest`.
   Duration timeout = Duration::max();
   std::optional<EndedCollective> ended = {};  ///< its process_group is not set
+  /// Nothing unless all threads of this process that have issued operations of the group wait for
+  /// other ranks. Otherwise a number that stays while each of them is in the same wait.
+  std::optional<std::uint64_t> blocked_in = {};
 };
 
 /// A process group whose activity is reported.
@@ -37,7 +40,7 @@ struct WatchedGroup {
 /// - if it has changed, and the last report had an old operation;
 /// - if it has changed, has nothing unfinished, and has stood still for kStill;
 /// - if some group has an old operation, and this one has stood still for kOld without telling the
-///   last collective that has ended;
+///   last collective that has ended, or if it is blocked now and was not, or the other way round;
 /// - if it has changed, and the last report for this reason was kRest ago: so all groups that go on
 ///   share a report.
 /// Groups with old operations come first, the oldest before the others, then closed ones. A report
@@ -100,6 +103,9 @@ class ActivityReports {
     bool known = false;            // the daemon has replied to such a report since the last connect
     GroupActivity told;            // what the daemon knows
     bool told_old = false;         // it has an old operation
+    bool told_blocked = false;     // Activity::blocked_groups has named it
+    TimePoint blocked_since;       // since then ReadGroup::blocked_in has not changed
+    bool blocked = false;          // this has been so for kStill
     unsigned times_told = 0;       // without a change
     TimePoint told_at;             // the last time
     std::uint64_t ended_told = 0;  // how many had ended with the last one that was told

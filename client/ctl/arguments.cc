@@ -11,6 +11,7 @@
 #include "client/ctl/command_table.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/names.h"
 #include "protocol/nearest.h"
 #include "protocol/parse.h"
 #include "protocol/utf8.h"
@@ -327,6 +328,14 @@ Result<void> check(const Line& line) {
   return refused(format("wrong number of arguments; write c10ddctl {}", usage_of(*command)));
 }
 
+/// Checks the names that a lease would make. Other commands also show and remove jobs with names
+/// that an earlier version took.
+Result<void> check_lease(const Line& line) {
+  if (Result<void> good = check_name("job", line.operands.front()); !good) return good;
+  if (Result<void> good = check_name("endpoint", line.words.endpoint); !good) return good;
+  return check_name_or_none("run", line.words.run);
+}
+
 }  // namespace
 
 Result<Parsed> parse(const std::vector<std::string>& words,
@@ -364,6 +373,9 @@ Result<Parsed> parse(const std::vector<std::string>& words,
       return refused(format("--idle is {}: expected no value, or a time such as 30m or 2h",
                             quoted_word(*given.idle)));
     }
+  }
+  if (line.command == "lease") {
+    if (const Result<void> good = check_lease(line); !good) return refused(good.error().detail);
   }
   out.endpoint = given.endpoint;
   out.run = given.run;

@@ -12,7 +12,7 @@
 #include "protocol/format.h"
 #include "protocol/job_pattern.h"
 #include "protocol/json_text.h"
-#include "protocol/limits.h"
+#include "protocol/names.h"
 #include "protocol/nearest.h"
 #include "protocol/tls/token.h"
 #include "protocol/utf8.h"
@@ -153,10 +153,8 @@ Result<MadeDaemon> make_daemon(const CaFolder& ca, const std::string& folder, co
 }
 
 Result<void> check_token(const CaArguments& of) {
-  const bool plain = printable_name(of.name) == of.name;
-  if (of.name.empty() || !plain) {
-    return wrong(format("--name has {} bytes, but must be 1 to {} bytes of printable UTF-8",
-                        of.name.size(), limits::kNameBytes));
+  if (const Result<void> good = check_name("principal", of.name); !good) {
+    return wrong("--name is wrong, because " + good.error().detail);
   }
   if (of.name.find(':') != std::string::npos) {
     return wrong(format(
@@ -171,8 +169,11 @@ Result<void> check_token(const CaArguments& of) {
   for (const std::string& jobs : of.jobs) {
     const Result<JobPattern> pattern = JobPattern::of(jobs);
     if (!pattern) return wrong("--jobs is wrong, because " + pattern.error().detail);
-    if (printable_name(jobs) == jobs) continue;
-    return wrong(format("--jobs is \"{}\", but must be printable UTF-8", printable_name(jobs)));
+    // A blank may stand before the *.
+    const bool begin = jobs.ends_with('*');
+    const Result<void> good =
+        check_name("job", begin ? jobs.substr(0, jobs.size() - 1) + "x" : jobs);
+    if (!good) return wrong("--jobs is wrong, because " + good.error().detail);
   }
   if (std::ranges::count(tls::kRoles, of.role) > 0) return {};
   const std::vector<std::string> roles(tls::kRoles.begin(), tls::kRoles.end());

@@ -22,7 +22,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kGroupsShown = 64;
 constexpr std::size_t kPositionsShown = 16;  // of one group
-constexpr std::size_t kUnreadShown = 16;
+constexpr std::size_t kOddShown = 16;
 
 bool is_known(const FlightView& view) {
   return view.diagnosis.state != Diagnosis::State::running || view.without_record.empty();
@@ -136,15 +136,16 @@ std::string page_of(const FlightView& view) {
   }
   const json::value page = {{"diagnosis", std::move(diagnosis)},
                             {"without_record", array_of(view.without_record)},
+                            {"left_out", array_of(view.left_out)},
                             {"groups", std::move(groups)}};
   return c10dd::json::text_of(page) + "\n";
 }
 
-std::string lines_of(const std::vector<std::string>& unread) {
+std::string lines_of(const std::vector<std::string>& odd) {
   std::string text;
-  for (std::size_t i = 0; i < unread.size(); ++i) {
-    if (i == kUnreadShown) return text + format("\nand {} more files", unread.size() - i);
-    text += (i == 0 ? "" : "\n") + unread[i];
+  for (std::size_t i = 0; i < odd.size(); ++i) {
+    if (i == kOddShown) return text + format("\nand {} more files", odd.size() - i);
+    text += (i == 0 ? "" : "\n") + odd[i];
   }
   return text;
 }
@@ -157,21 +158,25 @@ std::string text_of(const FlightView& view, bool json) {
 
 Outcome flight(const Arguments& of) {
   FlightFiles files = read_flight_files(of.operands);
-  const std::string unread = lines_of(files.unread);
-  if (files.records.empty()) return {exit_code::kUsage, "", unread};
+  std::vector<std::string> odd = std::move(files.odd);
+  if (files.records.empty()) return {exit_code::kUsage, "", lines_of(odd)};
   const Result<FlightView> view = view_flight(std::move(files.records));
-  if (!view) return {exit_code::kUsage, "", view.error().detail};
-  Outcome outcome{exit_code::kDone, text_of(*view, of.json), unread};
+  if (!view) {
+    odd.push_back(view.error().detail);
+    std::ranges::rotate(odd, odd.end() - 1);
+    return {exit_code::kUsage, "", lines_of(odd)};
+  }
+  odd.insert(odd.end(), view->left_out.begin(), view->left_out.end());
+  if (!files.old.empty()) {
+    odd.push_back(format(
+        "left out {} from an hour or more before the newest, the first is {}; name a file to use "
+        "it",
+        files.old.size() == 1 ? "a record" : format("{} records", files.old.size()),
+        files.old.front()));
+  }
+  Outcome outcome{exit_code::kDone, text_of(*view, of.json), lines_of(odd)};
   if (files.others > 0 && !of.json) {
     outcome.output += format("{} other files are no flight records\n", files.others);
-  }
-  if (!files.old.empty()) {
-    outcome.error += format(
-        "{}left out {} from an hour or more before the newest, the first is {}; "
-        "name a file to use it",
-        unread.empty() ? "" : "\n",
-        files.old.size() == 1 ? "a record" : format("{} records", files.old.size()),
-        files.old.front());
   }
   if (!is_known(*view)) outcome.code = kWaitingCode;
   if (view->diagnosis.state == Diagnosis::State::waiting) outcome.code = kWaitingCode;

@@ -42,7 +42,17 @@ std::int64_t time_written(const fs::path& path) {
   const fs::file_time_type time = fs::last_write_time(path, failed);
   if (failed) return 0;
   const auto since = fs::file_time_type::clock::to_sys(time).time_since_epoch();
+  const auto written = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+  return std::max<std::int64_t>(written, 0);
+}
+
+std::int64_t now() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
+std::string reason_of(const std::error_code& failed) {
+  return failed ? failed.message() : "there is no such file";
 }
 
 /// Returns the bytes of a file, or why it cannot be read.
@@ -52,7 +62,7 @@ Result<std::string> bytes_of(const fs::path& path) {
   };
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);
-  if (!fs::exists(status)) return refuse(failed ? failed.message() : "there is no such file");
+  if (!fs::exists(status)) return refuse(reason_of(failed));
   if (!fs::is_regular_file(status)) return refuse("it is no file");
   const std::uintmax_t size = fs::file_size(path, failed);
   if (failed) return refuse(failed.message());
@@ -97,19 +107,21 @@ class Files {
     for (fs::directory_iterator at(folder, failed), end; !failed && at != end;
          at.increment(failed)) {
       std::error_code unknown;
-      if (!fs::is_regular_file(at->path(), unknown)) continue;
+      const fs::file_type type = fs::status(at->path(), unknown).type();
+      const bool broken = type == fs::file_type::none || type == fs::file_type::not_found;
+      if (broken && rank_in(at->path().filename())) add_odd(at->path(), reason_of(unknown));
+      if (type != fs::file_type::regular) continue;
       if (may_be_record(at->path())) {
         files.push_back(at->path());
       } else {
         ++others;
       }
     }
-    if (failed) return add_unread(folder, failed.message());
-    if (files.empty()) {
-      return add_unread(folder,
-                        format("none of its {} files is a flight record; their names end in "
-                               "the rank, as in PREFIX12",
-                               others));
+    if (failed) add_odd(folder, failed.message());
+    if (files.empty() && !failed) {
+      add_odd(folder, format("none of its {} files is a flight record; their names end in "
+                             "the rank, as in PREFIX12",
+                             others));
     }
     out_.others += others;
     std::ranges::sort(files);
@@ -121,13 +133,23 @@ class Files {
 
   void leave_old_out() {
     from_folder_.resize(out_.records.size());
+    const std::int64_t future = now() + FlightFiles::kFuture;
+    const auto is_possible = [&](const RankRecord& one) { return one.written <= future; };
+    // If all are, it is the clock of this machine that is wrong.
+    const bool future_out = std::ranges::any_of(out_.records, is_possible);
     std::int64_t newest = 0;
-    for (const RankRecord& one : out_.records) newest = std::max(newest, one.written);
+    for (const RankRecord& one : out_.records) {
+      if (!future_out || is_possible(one)) newest = std::max(newest, one.written);
+    }
     std::vector<RankRecord> kept;
     for (std::size_t at = 0; at < out_.records.size(); ++at) {
       RankRecord& one = out_.records[at];
       const bool old = one.written != 0 && newest - one.written > FlightFiles::kOld;
-      if (old && from_folder_[at]) {
+      if (future_out && !is_possible(one)) {
+        out_.odd.push_back(
+            format("left out {}: it was written in the future, as its time says; check the clocks",
+                   one.file));
+      } else if (old && from_folder_[at]) {
         out_.old.push_back(one.file);
       } else {
         kept.push_back(std::move(one));
@@ -138,24 +160,24 @@ class Files {
 
   void read_file(const fs::path& path) {
     Result<std::string> bytes = bytes_of(path);
-    if (!bytes) return add_unread(path, bytes.error().detail);
-    if (bytes->empty()) return add_unread(path, "it is empty; its disk may have been full");
+    if (!bytes) return add_odd(path, bytes.error().detail);
+    if (bytes->empty()) return add_odd(path, "it is empty; its disk may have been full");
     Result<FlightRecord> record = read_flight_record(*bytes);
-    if (!record) return add_unread(path, record.error().detail);
+    if (!record) return add_odd(path, record.error().detail);
     const std::optional<Rank> rank = record->rank ? record->rank : rank_in(path.filename());
     if (!rank) {
-      return add_unread(path, format("its name does not end in a rank below {}, as PREFIX12 does",
-                                     limits::kWorldSize));
+      return add_odd(path, format("its name does not end in a rank below {}, as PREFIX12 does",
+                                  limits::kWorldSize));
     }
     RankRecord& one = out_.records.emplace_back();
     one.file = printable(path.string(), limits::kForeignTextBytes);
     one.rank = *rank;
     one.record = std::move(*record);
-    one.written = one.record.written != 0 ? one.record.written : time_written(path);
+    one.written = one.record.written > 0 ? one.record.written : time_written(path);
   }
 
-  void add_unread(const fs::path& path, std::string_view why) {
-    out_.unread.push_back(
+  void add_odd(const fs::path& path, std::string_view why) {
+    out_.odd.push_back(
         format("cannot read {}: {}", printable(path.string(), limits::kForeignTextBytes), why));
   }
 

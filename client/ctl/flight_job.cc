@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "client/ctl/flight_choice.h"
 #include "client/ctl/flight_waits.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -20,47 +21,12 @@ namespace {
 
 using Ranks = std::vector<Rank>;
 
-constexpr std::string_view kOneJob = "; give the records of one run of one job only";
-
-Failure contradiction(const RankRecord& one, const RankRecord& other, std::string_view what) {
-  return failure(Code::invalid_argument, "{} and {} {}{}", one.file, other.file, what, kOneJob);
-}
-
 std::string shown(std::string_view name) { return '"' + printable(name, limits::kNameShown) + '"'; }
 
 /// Puts the records together.
 class JobBuilder {
  public:
   explicit JobBuilder(const std::vector<RankRecord>& records) : records_(records) {}
-
-  /// Returns why the records cannot be of one job.
-  Result<void> check() const {
-    for (std::size_t i = 0; i + 1 < records_.size(); ++i) {
-      const RankRecord& one = records_[i];
-      const RankRecord& next = records_[i + 1];
-      if (one.rank == next.rank) {
-        return contradiction(one, next, format("are both of rank {}", one.rank));
-      }
-      if (one.record.job != next.record.job) {
-        return contradiction(
-            one, next,
-            format("are of the jobs {} and {}", shown(one.record.job), shown(next.record.job)));
-      }
-    }
-    std::set<std::pair<std::string_view, Ranks>> checked;
-    for (const RankRecord& one : records_) {
-      if (auto good = check_member(one, "its newest group", one.record.newest_group); !good) {
-        return good;
-      }
-      for (const FlightGroup& group : one.record.groups) {
-        const std::string name = "its group " + shown(group.name);
-        if (auto good = check_member(one, name, group.ranks); !good) return good;
-        if (!checked.insert({group.name, group.ranks}).second) continue;
-        if (auto good = check_others(one, group); !good) return good;
-      }
-    }
-    return {};
-  }
 
   std::vector<JobGroup> groups() {
     find_ranks();
@@ -103,31 +69,6 @@ class JobBuilder {
   }
 
  private:
-  static Result<void> check_member(const RankRecord& one, std::string_view name,
-                                   const Ranks& ranks) {
-    if (ranks.empty() || std::ranges::binary_search(ranks, one.rank)) return {};
-    return failure(Code::invalid_argument, "{} is of rank {}, but {} has the ranks {}{}", one.file,
-                   one.rank, name, fold(ranks), kOneJob);
-  }
-
-  /// Checks that the other members say the same of a group.
-  Result<void> check_others(const RankRecord& one, const FlightGroup& group) const {
-    for (const Rank rank : group.ranks) {
-      const RankRecord* const other = record_of(rank);
-      if (other == nullptr) continue;
-      const auto same = std::ranges::find(other->record.groups, group.name, &FlightGroup::name);
-      if (same == other->record.groups.end() || same->ranks.empty()) continue;
-      if (same->ranks != group.ranks) {
-        return contradiction(one, *other,
-                             format("name other ranks of group {}", shown(group.name)));
-      }
-      if (same->identity != group.identity) {
-        return contradiction(one, *other, format("have different groups {}", shown(group.name)));
-      }
-    }
-    return {};
-  }
-
   void find_ranks() {
     std::set<Rank> all;
     for (const RankRecord& one : records_) {
@@ -216,11 +157,13 @@ TimePoint newest_time(const std::vector<RankRecord>& records) {
 
 }  // namespace
 
-Result<FlightView> view_flight(std::vector<RankRecord> records) {
-  std::ranges::stable_sort(records, {}, &RankRecord::rank);
+Result<FlightView> view_flight(std::vector<RankRecord> given) {
+  Result<ChosenRecords> chosen = choose_records(std::move(given));
+  if (!chosen) return chosen.error();
+  const std::vector<RankRecord>& records = chosen->records;
   JobBuilder job(records);
-  if (auto good = job.check(); !good) return good.error();
   FlightView out;
+  out.left_out = std::move(chosen->left_out);
   std::vector<WaitFor> wait_fors;
   std::vector<Deviation> deviations;
   std::vector<FlightGroupView> calm;

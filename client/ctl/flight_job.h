@@ -43,12 +43,13 @@ struct FlightGroupView {
 
 struct FlightView {
   Diagnosis diagnosis;
-  std::vector<Rank> without_record;     ///< ascending
-  std::vector<FlightGroupView> groups;  ///< those in which somebody waits first
+  std::vector<Rank> without_record;        ///< ascending
+  std::vector<FlightGroupView> groups;     ///< those in which somebody waits first
+  std::vector<std::string> left_out = {};  ///< ChosenRecords::left_out
 };
 
-/// Finds out who waits for whom, and why. Fails with invalid_argument if the records are not of one
-/// job. Needs at least one record.
+/// Finds out who waits for whom, and why. Leaves out the records that choose_records() does, and
+/// fails as it does. Needs at least one record.
 Result<FlightView> view_flight(std::vector<RankRecord> records);
 
 }  // namespace c10dd::ctl

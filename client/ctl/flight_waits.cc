@@ -119,6 +119,12 @@ class GroupRules {
     to.waiting.push_back(one.member->place);
   }
 
+  /// A record does not tell threads. It is written after a time-out, so none has come for long.
+  static void hold(WaitFor& wait) {
+    wait.held = wait.awaited;
+    std::ranges::sort(wait.held);
+  }
+
   void add_difference(std::uint64_t sequence, GroupWaits& out) const {
     std::map<std::string, IssuedCall> calls;
     std::string name;
@@ -187,6 +193,7 @@ class GroupRules {
       }
       if (wait.queued.size() == group_.members.size()) wait.queued.clear();
       std::ranges::sort(wait.queued);
+      hold(wait);
       out.wait_fors.push_back(std::move(wait));
     }
   }
@@ -253,6 +260,7 @@ class GroupRules {
     wait.since = time_of(one.created);
     wait.waiting = {sending ? from.place : to.place};
     wait.awaited = {sending ? to.place : from.place};
+    hold(wait);
     return wait;
   }
 

@@ -4,6 +4,7 @@
 #include "client/internal/caller.h"
 #include "client/internal/connection_state.h"
 #include "client/internal/start_thread.h"
+#include "client/internal/waiting_thread.h"
 #include "protocol/ops.h"
 #include "protocol/wording.h"
 
@@ -14,6 +15,12 @@ namespace {
 /// read: it would read for hours, and the others' replies would take the longer way.
 bool is_long_poll(const Request& request) {
   return std::holds_alternative<WatchGroup>(request) || std::holds_alternative<Watch>(request);
+}
+
+/// Returns whether a request is answered when other ranks have come.
+bool waits_for_ranks(const Request& request) {
+  return std::holds_alternative<Barrier>(request) || std::holds_alternative<Exchange>(request) ||
+         std::holds_alternative<Join>(request);
 }
 
 Failure closed_failure() { return failure(Code::closed, "the client was closed"); }
@@ -35,6 +42,8 @@ void Connection::State::ask_caller(Lock& lock, std::uint64_t call) {
 Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::uint64_t* running) {
   Slot slot;
   const bool may_read = !is_long_poll(request);
+  std::optional<WaitingThread> waiting;
+  if (waits_for_ranks(request)) waiting.emplace();
   const std::uint64_t id = core.call(std::move(request), limit, boot_time());
   slots.emplace(id, &slot);
   if (running != nullptr) *running = id;

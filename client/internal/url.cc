@@ -5,7 +5,7 @@
 
 #include "protocol/address.h"
 #include "protocol/format.h"
-#include "protocol/limits.h"
+#include "protocol/names.h"
 #include "protocol/parse.h"
 #include "protocol/percent.h"
 #include "protocol/utf8.h"
@@ -149,13 +149,11 @@ Result<Url> parse_url(std::string_view text) {
                    "%25 for a '%'");
   }
   url.job = std::move(*job);
-  if (url.job.size() > limits::kNameBytes) {
-    return bad_url(
-        text, format("the job's name has {} bytes, limit {}", url.job.size(), limits::kNameBytes));
+  if (const Result<void> good = check_name("job", url.job); !good) {
+    return bad_url(text, good.error().detail);
   }
-  if (url.job.find_first_of("/?#") != std::string::npos ||
-      printable(url.job, url.job.size()) != url.job) {
-    return bad_url(text, "the job's name has a slash, '?', '#' or an unprintable character");
+  if (url.job.find_first_of("/?#") != std::string::npos) {
+    return bad_url(text, "the job's name has a slash, '?' or '#'");
   }
   return url;
 }

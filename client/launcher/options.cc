@@ -14,6 +14,7 @@
 #include "protocol/exit_codes.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/names.h"
 #include "protocol/parse.h"
 #include "protocol/random.h"
 #include "protocol/utf8.h"
@@ -257,6 +258,9 @@ void check_words(const Words& w, const client::Environment& environment, Options
   const auto outer = client::read_launch_environment(environment);
   const client::LaunchEnvironment found = outer ? *outer : client::LaunchEnvironment();
   o.run = w.run.empty() ? found.run : w.run;
+  if (const Result<void> good = check_name_or_none("run", o.run); !good) {
+    refuse("--run: " + good.error().detail);
+  }
   if (o.run.size() > kRunBytes || printable(o.run, kRunBytes) != o.run) {
     refuse(format("--run is {}: expected printable text of at most {} bytes, got {} bytes",
                   in_quotes(o.run), kRunBytes, o.run.size()));

@@ -60,6 +60,11 @@ constexpr Option kTable[] = {
      "without TLS and to everybody: kubelets and most Prometheus servers\n"
      "have no token",
      set_listen_metrics, [](const Options& o) { return o.listen_metrics; }},
+    {"metrics_without_sentences", "", Form::boolean,
+     "leave the label sentence, which may name keys, groups, hosts and\n"
+     "processes, out of /metrics at the address of --listen-metrics",
+     [](Options& o, Text text) { return set_flag(o.metrics_without_sentences, text); },
+     [](const Options& o) { return flag_text(o.metrics_without_sentences); }},
     {"protocols", "LIST", Form::text, kProtocolsHelp, set_protocols, protocols_text},
     {"tcpstore_job", "JOB", Form::text,
      "job name for clients of PyTorch's TCPStore, which cannot send one", set_tcpstore_job,

@@ -17,6 +17,7 @@
 #include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/names.h"
 #include "protocol/parse.h"
 
 namespace c10dd::daemon {
@@ -316,10 +317,7 @@ Result<void> set_http_hosts(Options& options, const std::string& text) {
 }
 
 Result<void> set_tcpstore_job(Options& options, const std::string& text) {
-  if (text.empty() || text.size() > limits::kNameBytes) {
-    return refused(text, format("has {} bytes; use a job name of 1 to {} bytes", text.size(),
-                                limits::kNameBytes));
-  }
+  if (Result<void> good = check_name("job", text); !good) return good;
   options.tcpstore_job = text;
   return {};
 }

@@ -22,6 +22,7 @@ struct Options {
   std::string listen = "127.0.0.1:29500";  ///< host:port; port 0: any free port
   bool allow_insecure_listen = false;      ///< allows a `listen` other than loopback
   std::string listen_metrics;  ///< host:port for /livez, /readyz and /metrics only; empty: none
+  bool metrics_without_sentences = false;  ///< at `listen_metrics`, no label "sentence"
   std::string tls;     ///< folder of tls.crt, tls.key and ca.crt; empty: no TLS, nobody is asked
   std::string grants;  ///< file of grants; empty: only tokens of the CA of `tls` are good
   ProtocolSet protocols = ProtocolSet::all();  ///< served on this address

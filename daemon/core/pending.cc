@@ -140,6 +140,15 @@ std::vector<Pending::Waiter> Pending::drop(const SessionId& session) {
   return dropped;
 }
 
+std::size_t Pending::of(const SessionId& session, std::size_t most, std::uint64_t without) const {
+  std::size_t count = 0;
+  for (auto it = by_call_.lower_bound({session, 0});
+       it != by_call_.end() && it->first.first == session && count < most; ++it) {
+    if (it->first.second != without) ++count;
+  }
+  return count;
+}
+
 std::optional<Pending::Waiter> Pending::drop(const SessionId& session, std::uint64_t sequence) {
   const auto it = by_call_.find({session, sequence});
   if (it == by_call_.end()) return std::nullopt;

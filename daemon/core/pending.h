@@ -6,6 +6,7 @@
 // or session ends.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -113,6 +114,10 @@ class Pending {
     return it == by_token_.end() ? nullptr : &it->second;
   }
   const Waiter& at(Id id) const { return waiters_.at(id); }
+  /// Returns how many requests of a session are blocked, without the one of a sequence; counts at
+  /// most `most`.
+  std::size_t of(const SessionId& session, std::size_t most,
+                 std::uint64_t without = std::numeric_limits<std::uint64_t>::max()) const;
   /// All waiters, in order of their arrival.
   const std::map<Id, Waiter>& all() const { return waiters_; }
 

@@ -45,11 +45,13 @@ enum class Planted {
   reservation_kept,    ///< fault: an item is still kept for a session that has ended
   charge_kept,         ///< fault: memory that is held no more is still charged
   beating_blamed,      ///< fault: a rank counts as silent between two of its heartbeats
+  pause_is_final,      ///< fault: a rank that is silent for less than its ttl counts as stuck
 
   // in the diagnosis of process groups; the stories of hangs find these faults (hang_story.h)
   waiting_blamed,      ///< fault: those who wait in a collective are taken for the awaited
   restart_accuses,     ///< fault: ranks count as absent before they can open their groups again
   blocked_untold,      ///< fault: a rank whose threads all wait is not taken for blocked
+  threads_ignored,     ///< fault: a circle is stuck although threads of its ranks may go on
   unequal_marks,       ///< fault: ranks are compared although one has not reached the mark
   rank_of_group_told,  ///< fault: the rank in a group is taken for the rank in the job
   lost_in_operation,   ///< fault: a lost rank counts as waiting in its operation

@@ -36,8 +36,9 @@ class Operations {
 
   virtual ServerFacts facts() const = 0;
 
-  /// Returns the text of /metrics with current values.
-  virtual boost::asio::awaitable<std::string> metrics_text() = 0;
+  /// Returns the text of /metrics with current values. `metrics_only`: for the address of
+  /// --listen-metrics.
+  virtual boost::asio::awaitable<std::string> metrics_text(bool metrics_only) = 0;
 
   /// Returns the reports of all loaded jobs.
   virtual boost::asio::awaitable<std::vector<core::JobReport>> job_reports() = 0;

@@ -63,7 +63,7 @@ Reply metrics(RouteCall& call) {
   HttpReply reply;
   reply.status = 200;
   reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  reply.body = co_await call.operations.metrics_text();
+  reply.body = co_await call.operations.metrics_text(call.metrics_only);
   co_return reply;
 }
 

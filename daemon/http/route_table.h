@@ -34,6 +34,7 @@ struct RouteCall {
   std::vector<std::string> names;           ///< percent-decoded values of {...} in the pattern
   std::vector<std::string> elsewhere = {};  ///< replies of other daemons, see FleetReply::all
   const core::JobRoles* roles = nullptr;    ///< of the client; null: he may do everything
+  bool metrics_only = false;                ///< see RequestSource
 
   const std::string& job() const { return names.at(0); }
   bool wants_text() const { return request.accept.starts_with("text/"); }

@@ -7,6 +7,7 @@
 #include "daemon/shard/caused_log.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/names.h"
 #include "protocol/percent.h"
 #include "protocol/utf8.h"
 
@@ -175,6 +176,7 @@ asio::awaitable<std::optional<HttpReply>> reply_to(Operations& operations,
     if (const Result<void> good = route->check(request); !good) co_return http_error(good.error());
   }
   RouteCall call = call_of(operations, request, std::move(*names));
+  call.metrics_only = source.metrics_only;
   if (source.roles && *source.roles) call.roles = &**source.roles;
   if (route->fleet != FleetReply::here) {
     ForwardedReply others =
@@ -187,6 +189,12 @@ asio::awaitable<std::optional<HttpReply>> reply_to(Operations& operations,
     call.elsewhere = std::move(others.elsewhere);
   }
   HttpReply reply = co_await route->reply(call);
+  if (reply.status == 404 && !call.names.empty()) {
+    // There is no such job, and there cannot be one.
+    if (const Result<void> good = check_name("job", call.job()); !good) {
+      reply = http_error(good.error());
+    }
+  }
   log_act(call, *route, reply.status);
   co_return reply;
 }

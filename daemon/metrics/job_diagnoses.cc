@@ -32,6 +32,15 @@ std::vector<const core::JobReport*> worst_runs(std::span<const core::JobReport> 
   return jobs;
 }
 
+void leave_sentences_out(std::vector<prometheus::MetricFamily>& families) {
+  for (prometheus::MetricFamily& family : families) {
+    if (family.name != metric::kDiagnosis.name) continue;
+    for (prometheus::ClientMetric& series : family.metric) {
+      std::erase_if(series.label, [](const auto& label) { return label.name == "sentence"; });
+    }
+  }
+}
+
 void JobDiagnoses::set(std::span<const core::JobReport> runs, Duration now) {
   std::map<Labels, const core::JobReport*> wanted;
   for (const core::JobReport* run : worst_runs(runs, limits::kJobsInMetrics)) {

@@ -21,6 +21,9 @@ namespace c10dd::daemon {
 std::vector<const core::JobReport*> worst_runs(std::span<const core::JobReport> runs,
                                                std::size_t most);
 
+/// Takes the label "sentence" from the series of jobs that do not go on.
+void leave_sentences_out(std::vector<prometheus::MetricFamily>& families);
+
 class JobDiagnoses {
  public:
   explicit JobDiagnoses(prometheus::Registry& registry) : family_(registry, metric::kDiagnosis) {}

@@ -319,8 +319,9 @@ void Metrics::remove_job(const std::string& train_job) {
   impl_->by_job.remove(train_job);
 }
 
-std::string Metrics::render() const {
+std::string Metrics::render(bool sentences) const {
   std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
+  if (!sentences) leave_sentences_out(families);
   const ProcessUsage usage = process_usage();
   families.push_back(single(metric::kCpu, usage.cpu_seconds));
   families.push_back(single(metric::kResident, usage.resident_bytes));

@@ -103,8 +103,9 @@ class Metrics {
   /// `at`: Unix time in seconds.
   void certificate_ends(std::int64_t at);
 
-  /// Returns all metrics in the text format 0.0.4 of Prometheus.
-  std::string render() const;
+  /// Returns all metrics in the text format 0.0.4 of Prometheus. `sentences`: with the label that
+  /// quotes what a diagnosis says.
+  std::string render(bool sentences = true) const;
 
  private:
   class Impl;

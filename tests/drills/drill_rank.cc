@@ -7,6 +7,7 @@
 //
 // RANK is - for ranks that mpirun starts. FIRST to LAST are the ranks of the group in which the
 // fault happens, at step STEP. TIMEOUT: of its operations, in seconds.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -77,6 +78,11 @@ void print_error(const std::string& text, const std::vector<c10dd::Missing>& mis
   std::fflush(stdout);
 }
 
+void print_done() {
+  std::printf("{\"rank\": %d, \"event\": \"done\", \"at\": %.6f}\n", own_rank, now());
+  std::fflush(stdout);
+}
+
 /// Blocks until the parent closes the standard input.
 void stay() {
   char byte = 0;
@@ -89,8 +95,10 @@ class Training {
   Training(const Drill& drill, c10dd::ProcessGroup& world, c10dd::ProcessGroup* part)
       : drill_(drill), world_(world), part_(part), memory_(world) {}
 
+  /// Goes on for ever, unless its fault is one after which all goes on.
   void run() {
-    for (step_ = 0; step_ < kSteps; ++step_) {
+    const bool ends = drill_.fault == "pause";
+    for (step_ = 0; step_ < (ends ? drill_.step + 100 : kSteps); ++step_) {
       const bool due = step_ == drill_.step;
       compute();
       if (due && drill_.is_victim()) end_or_stop();
@@ -100,6 +108,7 @@ class Training {
         if (part_ != nullptr) all_reduce(*part_, 100);
         continue;
       }
+      if (drill_.fault == "threads" && due) return threads();
       if (drill_.fault == "streams" && due) {
         cross_on_stream();
         continue;
@@ -126,6 +135,40 @@ class Training {
     if (drill_.fault == "kill" || drill_.fault == "stop") print_fault();
     if (drill_.fault == "kill") raise(SIGKILL);
     if (drill_.fault == "stop") raise(SIGSTOP);
+    if (drill_.fault != "pause") return;
+    print_fault();
+    const pid_t waker = fork();
+    if (waker == 0) {
+      usleep(1'800'000);  // less than the ttl of a member
+      kill(getppid(), SIGCONT);
+      _exit(0);
+    }
+    raise(SIGSTOP);
+    waitpid(waker, nullptr, 0);
+  }
+
+  /// Two threads go on in a group each. On every second rank one of them comes late, on the others
+  /// the other one, so for 24 s each rank waits for its neighbours, and nobody is stuck.
+  void threads() {
+    const auto of_all = world_.new_group(all_ranks(), {.kind = "tp"});
+    const auto go_on = [this](c10dd::ProcessGroup& group, bool late) {
+      for (int i = 0; i < 100; ++i) {
+        if (late && i == 50) std::this_thread::sleep_for(24s);
+        wait(group.all_reduce(memory_.elements(100), ReduceOp::sum, kAsync));
+        std::this_thread::sleep_for(10ms);
+      }
+    };
+    const bool odd = drill_.rank % 2 == 1;
+    if (drill_.is_victim()) print_fault();
+    std::thread other([&] { go_on(*of_all, odd); });
+    go_on(world_, !odd);
+    other.join();
+  }
+
+  std::vector<Rank> all_ranks() const {
+    std::vector<Rank> ranks;
+    for (Rank rank = 0; rank < drill_.size; ++rank) ranks.push_back(rank);
+    return ranks;
   }
 
   /// The peer sends to the victim in each step, but for the one of the fault.
@@ -253,6 +296,8 @@ void run(const Drill& drill) {
     part = world->new_group(ranks, {.kind = "tp"});
   }
   Training(drill, *world, part.get()).run();
+  print_done();
+  stay();
 }
 
 }  // namespace

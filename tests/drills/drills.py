@@ -6,6 +6,7 @@ that `c10ddctl flight` finds the same in the records of a group that was aborted
     ./dev drills                          every fault once on Gloo
     ./dev drills --count 20
     ./dev drills --fault crossed --seed 7
+    ./dev drills --fault threads          30 s in which threads wait for each other, and nothing is stuck; only so
     ./dev drills --backend mpi            started by one mpirun; without those after which it kills all ranks
     ./dev drills --backend nccl           4 ranks that share the first GPU; exit code 77 if there is none
 
@@ -44,6 +45,9 @@ FAULTS = {
     "queue": {"kinds": {"queued"}, "names": "victim", "survive": True},
     "slow": {"kinds": {"straggler"}, "names": "victim", "survive": True, "within": 15},
     "reduction": {"kinds": {"diverged", "mismatch"}, "names": "victim", "survive": True, "within": 15},
+    # After these all goes on, so nobody is stuck. Each diagnosis names these ranks, or some of them.
+    "threads": {"kinds": {"deadlock", "missing", "straggler"}, "names": "all", "calm": True, "long": True, "backends": {"gloo"}},
+    "pause": {"kinds": {"missing", "hung"}, "names": "victim", "calm": True, "backends": {"gloo"}},
 }
 LONG = 600  # the default time-out of operations, in seconds
 PATIENCE = int(os.environ.get("DRILLS_PATIENCE", "40")) * SLOWDOWN
@@ -101,7 +105,8 @@ def choose(fault, backend, seed):
     """Returns what a drill does: equal seeds give equal drills."""
     chance = random.Random(f"{fault} {backend} {seed}")
     size = chance.choice([4, 8]) if os.cpu_count() > 2 and backend == "gloo" else 4
-    whole = chance.random() < 0.5 and fault not in ("crossed", "streams") or fault in ("away", "queue", "unsent", "slow")
+    whole = chance.random() < 0.5 and fault not in ("crossed", "streams") or \
+        fault in ("away", "queue", "unsent", "slow", "threads", "pause")
     half = size // 2
     low = 0 if whole else chance.choice([0, half])
     part = (0, size - 1) if whole else (low, low + half - 1)
@@ -119,7 +124,7 @@ def expected_ranks(drill):
     names = FAULTS[drill["fault"]]["names"]
     if names == "peer":
         return {drill["peer"]}
-    if names == "part and victim":
+    if names in ("all", "part and victim"):
         return set(range(low, high + 1))
     tie = high - low + 1 == 2 and FAULTS[drill["fault"]]["kinds"] & {"mismatch", "diverged"}
     return {low, high} if tie else {drill["victim"]}
@@ -216,6 +221,23 @@ def records_wrong(drill, ranks):
     return [] if right else [f"c10ddctl flight: {found}"]
 
 
+def run_calm(daemon, drill, ranks):
+    """Runs a drill in which nobody is stuck. Returns nothing for the time, and what is wrong."""
+    rule, job, wrong = FAULTS[drill["fault"]], "{fault}-{seed}".format(**drill), []
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and len([1 for _, e in ranks.read() if e["event"] == "done"]) < drill["size"]:
+        found = diagnosis_of(daemon, job)
+        if found.get("kind") not in (None, "none"):
+            right = found["kind"] in rule["kinds"] and found["state"] == "waiting"
+            if not right or not set(found["ranks"]) <= expected_ranks(drill):
+                wrong.append(f"{found['state']}: {found['sentence']}")
+        time.sleep(0.02)
+    ended = {rank for rank, event in ranks.read() if event["event"] == "done"}
+    wrong += [f"rank {rank} has not gone on" for rank in set(range(drill["size"])) - ended]
+    wrong += [f"{event}" for _, event in ranks.read() if event["event"] in ("error", "text")]
+    return None, sorted(set(wrong))
+
+
 def run(daemon, drill):
     """Runs one drill. Returns the seconds from the fault to the sentence, and what is wrong."""
     job = "{fault}-{seed}".format(**drill)
@@ -225,6 +247,8 @@ def run(daemon, drill):
     fault_at = began if drill["fault"] == "away" else None
     found, seen = {}, []
     try:
+        if rule.get("calm"):
+            return run_calm(daemon, drill, ranks)
         if drill["backend"] == "mpi" and "mismatch" in rule["kinds"]:
             return run_refused(drill, ranks)
         end = time.monotonic() + PATIENCE
@@ -279,7 +303,7 @@ def main():
         print("skipped: this machine has no GPU that NVIDIA's driver offers")
         return 77
     faults = options.fault or [fault for fault, rule in FAULTS.items()
-                               if options.backend in rule.get("backends", {options.backend})]
+                               if options.backend in rule.get("backends", {options.backend}) and not rule.get("long")]
     results, bad = {}, 0
     with Daemon("--engine", "memory:") as daemon, ThreadPoolExecutor(options.at_once) as pool:
         drills = [choose(fault, options.backend, options.seed + i) for i in range(options.count) for fault in faults]

@@ -32,7 +32,8 @@ def alerts():
 
 
 def labels(state, job="llm", sentence=SENTENCE):
-    return {"train_job": job, "state": state, "kind": "missing", "sentence": sentence,
+    """sentence: None is a daemon with --metrics-without-sentences."""
+    return {"train_job": job, "state": state, "kind": "missing", **({"sentence": sentence} if sentence else {}),
             "instance": "head:29500", "job": "c10dd"}
 
 
@@ -49,7 +50,8 @@ def fires(name, at, *of):
                          for what in ("severity", "summary"))
     return {"eval_time": at, "alertname": name, "exp_alerts": [
         {"exp_labels": {**one, "severity": severity},
-         "exp_annotations": {"summary": summary, "description": one["sentence"],
+         "exp_annotations": {"summary": summary, "description": one.get(
+                                 "sentence", f"/v1/jobs/{one['train_job']} of the daemon says why."),
                              "runbook": f"docs/runbooks/{name}.md"}} for one in of]}
 
 
@@ -105,6 +107,11 @@ class Rules(unittest.TestCase):
                   fires("C10ddJobStuck", "15s"), fires("C10ddJobStuck", "30s", stuck),
                   fires("C10ddJobStuck", "60s", stuck), fires("C10ddJobStuck", "75s"),
                   fires("C10ddJobWaiting", "60s"))
+
+    def test_both_alerts_fire_without_the_label_sentence(self):
+        stuck, waiting = labels("stuck", sentence=None), labels("waiting", sentence=None)
+        self.play([series("0x60", state="stuck", sentence=None), series("0x60", state="waiting", sentence=None)],
+                  fires("C10ddJobStuck", "15m", stuck), fires("C10ddJobWaiting", "15m", waiting))
 
     def test_a_job_that_recovers_at_once_is_not_told(self):
         self.play([series("0 stale", state="stuck")],

@@ -10,12 +10,13 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
 from package import ENVIRONMENT  # noqa: E402
 
 from c10ddctl_test import address, ctl  # noqa: E402
-from daemon import SLOWDOWN, Daemon  # noqa: E402
+from daemon import SLOWDOWN, Daemon, reserve_port  # noqa: E402
 from tcpstore_wire import Client, wait  # noqa: E402
 
 PATIENCE = 30 * SLOWDOWN
@@ -111,7 +112,8 @@ class Diagnosis(unittest.TestCase):
         host = os.uname().nodename
         sentence = (f'barrier "step" (generation 0, sequence 0) waits for rank 2 on {host} (pid {pid}), '
                     "which is silent; 3 ranks wait")
-        found = self.said(daemon, sentence)
+        self.assertEqual("waiting", self.said(daemon, sentence)["state"], "it may be a pause")
+        found = self.until(daemon, lambda found: found["state"] == "stuck")
         self.assertEqual(("stuck", "missing", [2], [host], 3),
                          tuple(found[name] for name in ("state", "kind", "ranks", "hosts", "waiting")))
         self.check_everywhere(daemon, "job", "stuck", sentence)
@@ -122,6 +124,25 @@ class Diagnosis(unittest.TestCase):
         self.until(daemon, lambda found: found["state"] in ("running", "idle"))
         self.assertEqual(0, ctl("--daemon", address(daemon), "diagnose", "job")[0])
         self.assertRegex(daemon.errors(), r"event=diagnosis_over job=job .*kind=missing seconds=")
+
+    def test_a_rank_that_pauses_for_less_than_its_ttl_is_named_and_nobody_is_stuck(self):
+        daemon = self.daemon()
+        ranks = self.ranks(daemon, 4)
+        for turn in range(2):
+            for rank in (0, 1, 3):
+                ranks[rank].arrive("step")
+            ranks[2].process.send_signal(signal.SIGSTOP)
+            began, seen = time.monotonic(), set()
+            while time.monotonic() < began + 2:  # the ttl is 2.5 s
+                found = self.diagnosis(daemon)
+                seen.add((found["state"], str(found.get("ranks", [])), "silent" in found.get("sentence", "")))
+                time.sleep(0.05)
+            ranks[2].process.send_signal(signal.SIGCONT)
+            ranks[2].arrive("step")
+            self.assertEqual({"passed"}, {one.reply() for one in ranks.values()}, turn)
+            self.assertIn(("waiting", "[2]", True), seen)
+            self.assertEqual(set(), {state for state, _, _ in seen} - {"running", "waiting"}, seen)
+        self.assertNotIn("state=stuck", daemon.errors())
 
     def test_a_killed_rank_and_one_that_never_came(self):
         daemon = self.daemon()
@@ -171,6 +192,20 @@ class Diagnosis(unittest.TestCase):
             self.assertEqual({"passed"}, {one.reply() for one in ranks.values()})
             self.until(daemon, lambda found: found["state"] == "running")
         self.assertNotIn("state=stuck", daemon.errors())
+
+    def test_an_option_leaves_the_sentence_out_at_the_address_for_metrics(self):
+        for sentences in (True, False):
+            port = reserve_port()
+            daemon = self.daemon("--listen-metrics", f"127.0.0.1:{port}",
+                                 *([] if sentences else ["--metrics-without-sentences"]))
+            self.ranks(daemon, 2, missing=[1])[0].arrive("secret")
+            self.until(daemon, lambda found: found["state"] == "waiting")
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                plain = answer.read().decode()
+            labels = re.search(r"c10dd_job_diagnosis_timestamp_seconds{(.*)}", plain)[1]
+            self.assertEqual(sentences, "secret" in plain)
+            self.assertTrue(sentences or labels == 'kind="missing",state="waiting",train_job="job"', labels)
+            self.assertIn('sentence="barrier \\"secret', daemon.http("/metrics")[1], "who may read all jobs reads it")
 
     # ---- stock PyTorch, over its own protocol
 

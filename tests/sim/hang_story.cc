@@ -23,6 +23,7 @@ constexpr const char* kTrainingJob = "training";
 constexpr Duration kHangLook = milliseconds(10);
 constexpr Duration kSlack = milliseconds(20);  // of the network and the loops
 constexpr Duration kCheckpoint = seconds(5);
+constexpr Duration kLate = seconds(20);  // longer than Diagnosis::kCircle
 constexpr std::uint64_t kFirstGroup = 100;
 
 Swarm calm_swarm(Random& random) {
@@ -44,14 +45,15 @@ Swarm calm_swarm(Random& random) {
 }  // namespace
 
 const char* HangStory::name_of(Hang hang) {
-  constexpr std::array<const char*, 13> kNames = {
-      "none",    "checkpoint", "lost",   "vanished", "paused", "absent",  "mismatch",
-      "crossed", "unsent",     "queued", "hung",     "slow",   "diverged"};
+  constexpr std::array<const char*, 15> kNames = {
+      "none",   "checkpoint", "lost", "vanished", "paused",   "absent",  "mismatch", "crossed",
+      "unsent", "queued",     "hung", "slow",     "diverged", "threads", "brief"};
   return kNames[static_cast<std::size_t>(hang)];
 }
 
 HangStory::HangStory(std::uint64_t seed)
-    : world_(seed),
+    : seed_(seed),
+      world_(seed),
       random_(Random(seed).next()),
       swarm_(calm_swarm(random_)),
       disk_(world_, swarm_, records_),
@@ -63,24 +65,32 @@ HangStory::HangStory(std::uint64_t seed)
 
 HangStory::~HangStory() = default;
 
-void HangStory::choose() {
+void HangStory::choose(std::uint64_t seed) {
   hang_ = static_cast<Hang>(random_.below(13));
-  const bool pairs = hang_ == Hang::crossed || random_.chance(50);
-  const auto size = static_cast<Rank>(pairs ? 4 + random_.below(3) : 2 + random_.below(4));
-  groups_.push_back({kFirstGroup + 2, "dp", {}});  // a pair is asked first
-  for (Rank rank = 0; rank < size; ++rank) groups_.front().ranks.push_back(rank);
-  if (pairs) {
-    groups_.push_back({kFirstGroup, "tp", {0, 1}});
-    groups_.push_back({kFirstGroup + 1, "tp", {2, 3}});
-  }
-  victim_ = static_cast<Rank>(random_.below(pairs ? 4 : size));
-  peer_ = pairs ? victim_ ^ 1 : (victim_ + 1) % size;
+  if (seed % 8 == 3) hang_ = seed % 16 == 3 ? Hang::threads : Hang::brief;
+  choose_groups();
   const bool slow = hang_ == Hang::slow;
   step_ = slow ? random_.between(milliseconds(100), milliseconds(200))
                : random_.between(milliseconds(15), milliseconds(80));
   strikes_at_ = random_.between(seconds(3), seconds(9));
   lasts_ = strikes_at_ + (goes_on() ? seconds(25) : seconds(12)) +
            (swarm_.fleet() ? seconds(40) : seconds(14));
+  if (hang_ == Hang::threads) lasts_ += kLate;
+}
+
+void HangStory::choose_groups() {
+  const bool threads = hang_ == Hang::threads;
+  const bool pairs = hang_ == Hang::crossed || (random_.chance(50) && !threads);
+  const auto size = static_cast<Rank>(pairs ? 4 + random_.below(3) : 2 + random_.below(4));
+  groups_.push_back({kFirstGroup + 2, "dp", {}});  // a pair is asked first
+  for (Rank rank = 0; rank < size; ++rank) groups_.front().ranks.push_back(rank);
+  if (threads) groups_.push_back({kFirstGroup, "tp", groups_.front().ranks});
+  if (pairs) {
+    groups_.push_back({kFirstGroup, "tp", {0, 1}});
+    groups_.push_back({kFirstGroup + 1, "tp", {2, 3}});
+  }
+  victim_ = static_cast<Rank>(random_.below(pairs ? 4 : size));
+  peer_ = pairs ? victim_ ^ 1 : (victim_ + 1) % size;
 }
 
 void HangStory::start_daemon(unsigned place) {
@@ -103,23 +113,38 @@ void HangStory::start_ranks() {
     const DriftingClock clock(random_.between(seconds(1), minutes(60)), 0);
     auto client = std::make_shared<Client>(world_, swarm_, network_, records_, clock, identity,
                                            std::make_shared<Team>(), 0);
-    ranks_.push_back(
-        std::make_shared<RankProcess>(world_, fabric_, records_, client, rank,
-                                      [this](RankProcess& asks) { return next_call(asks); }));
+    ranks_.push_back(std::make_shared<RankProcess>(
+        world_, fabric_, records_, client, rank,
+        [this](RankProcess& asks, std::size_t thread) { return next_call(asks, thread); }));
     if (hang_ == Hang::absent && rank == victim_) continue;
     client->start();
     client->ask(Exchange{
         "process_group/dp", 1, 0, rank, size, Shape::all, 0, {"address"}, minutes(10), 0, "", {}});
     const std::size_t op = records_.ops.size() - 1;
     const auto begin = [this, op, process = ranks_.back()](const auto& again) -> void {
-      if (records_.ops[op].answered != 0) return process->run(groups_);
+      if (records_.ops[op].answered != 0)
+        return process->run(groups_, hang_ == Hang::threads ? 2 : 1);
       world_.after(milliseconds(5), [again] { again(again); });
     };
     begin(begin);
   }
 }
 
-PlannedCall HangStory::next_call(RankProcess& rank) {
+/// Each thread has a group. One thread of each rank comes late once, on every second rank the other
+/// one.
+PlannedCall HangStory::next_of_thread(const RankProcess& rank, std::size_t thread) {
+  PlannedCall planned;
+  planned.group = &groups_[thread];
+  planned.operation = {.collective = Collective::all_reduce, .output = {.count = 1000}};
+  planned.compute = random_.between(step_ * 97 / 100, step_ * 103 / 100);
+  const bool late = struck_ && thread == rank.rank() % 2 && late_.insert(rank.rank()).second;
+  if (late) planned.compute = kLate;
+  done_ = done_ || late;
+  return planned;
+}
+
+PlannedCall HangStory::next_call(RankProcess& rank, std::size_t thread) {
+  if (hang_ == Hang::threads) return next_of_thread(rank, thread);
   const Rank own = rank.rank();
   const auto pair = std::ranges::find_if(groups_.begin() + 1, groups_.end(),
                                          [&](const SimGroup& group) { return group.has(own); });
@@ -145,7 +170,7 @@ PlannedCall HangStory::next_call(RankProcess& rank) {
   if (struck_ && own == (hang_ == Hang::unsent ? peer_ : victim_)) {
     change(planned);
     if (hang_ == Hang::crossed && done_) planned.operation = all, planned.group = &groups_.front();
-    if (hang_ == Hang::unsent && done_ && at == 0) return next_call(rank);
+    if (hang_ == Hang::unsent && done_ && at == 0) return next_call(rank, thread);
   }
   return planned;
 }
@@ -203,9 +228,10 @@ void HangStory::strike() {
   if (hang_ == Hang::lost) client.kill();
   if (hang_ == Hang::vanished) client.vanish();
   if (hang_ == Hang::paused) client.pause(std::chrono::hours(1));
+  if (hang_ == Hang::brief) client.pause(random_.between(milliseconds(1000), milliseconds(1900)));
   if (hang_ == Hang::hung) fabric_.hang();
-  const bool at_once = hang_ == Hang::lost || hang_ == Hang::vanished || hang_ == Hang::paused ||
-                       hang_ == Hang::hung || hang_ == Hang::absent;
+  const bool at_once = hang_ == Hang::brief || hang_ == Hang::lost || hang_ == Hang::vanished ||
+                       hang_ == Hang::paused || hang_ == Hang::hung || hang_ == Hang::absent;
   done_ = done_ || at_once;
 }
 
@@ -324,14 +350,22 @@ bool HangStory::may_say(const Diagnosis& found) const {
   if (gone && found.kind == Kind::hung) return found.state == State::waiting;
   // A daemon that was started after the fault may not know who the rank of a group was.
   if (gone && found.kind == Kind::missing && found.ranks.empty()) return true;
+  if (hang_ == Hang::threads) {
+    const bool right = found.kind == Kind::deadlock || found.kind == Kind::missing;
+    return right && found.state == State::waiting;
+  }
+  if (hang_ == Hang::brief && found.kind == Kind::hung) return found.state == State::waiting;
+  // A reset connection is not opened again during the pause.
+  const bool closed = found.sentence.find("connection has closed") != std::string::npos;
+  if (hang_ == Hang::brief && troubled_ && closed) return expects(found);
   // After a checkpoint, the rank that waited for the victim may be late, too, for a moment.
   const auto late = [this](Rank rank) { return rank == victim_ || rank == peer_; };
-  const bool ends = hang_ == Hang::checkpoint && found.kind == Kind::missing;
+  const bool ends = passes() && found.kind == Kind::missing;
   if (ends && std::ranges::all_of(found.ranks, late)) return found.state == State::waiting;
   // Until the sender has told that all its threads wait, another one may still send.
   const bool circle = hang_ == Hang::unsent && found.kind == Kind::deadlock;
   if (circle && std::ranges::all_of(found.ranks, late)) return found.state == State::waiting;
-  const bool waits = hang_ == Hang::checkpoint || hang_ == Hang::queued || hang_ == Hang::slow;
+  const bool waits = passes() || hang_ == Hang::queued || hang_ == Hang::slow;
   return expects(found) && !(waits && found.state == State::stuck);
 }
 
@@ -356,7 +390,7 @@ void HangStory::watch() {
   if (hang_ == Hang::absent) effective_ = TimePoint(seconds(1));
   if (hangs && !effective_) effective_ = now - (goes_on() ? Duration(0) : 5 * step_);
   if (hang_ == Hang::checkpoint && effective_ && !is_effective()) return;  // it goes on
-  if (!effective_ || hang_ == Hang::none) return;
+  if (!effective_ || hang_ == Hang::none || hang_ == Hang::threads || hang_ == Hang::brief) return;
   const core::Job* const served = job();
   if (served != nullptr && expects(served->diagnosis())) named_ = now;
   // A daemon that has loaded the job lets its ranks return first.
@@ -370,7 +404,7 @@ void HangStory::watch() {
 void HangStory::check_end() {
   const core::Job* const served = job();
   if (served == nullptr) return wrong("no daemon serves the job in the end");
-  const bool over = hang_ == Hang::none || hang_ == Hang::checkpoint;
+  const bool over = hang_ == Hang::none || passes();
   if (over && served->diagnosis().kind != Kind::none) {
     return wrong("in the end the diagnosis is " + text_of(served->diagnosis()));
   }
@@ -401,7 +435,7 @@ void HangStory::check_end() {
 }
 
 std::optional<std::string> HangStory::tell() {
-  choose();
+  choose(seed_);
   for (unsigned place = 0; place < swarm_.daemons; ++place) start_daemon(place);
   start_ranks();
   troubled_ = random_.chance(40);

@@ -48,16 +48,24 @@ class HangStory {
     hung,        ///< an operation in which all ranks are does not end
     slow,        ///< a rank computes 20 % longer than the others
     diverged,    ///< a rank issues another reduction, and all go on
+    threads,     ///< ranks wait for each other in two threads, until the late threads come
+    brief,       ///< as `paused`, but for less than the ttl of a session
   };
   static const char* name_of(Hang hang);
 
-  void choose();
+  void choose(std::uint64_t seed);
+  void choose_groups();
   void start_daemon(unsigned place);
   void start_ranks();
-  PlannedCall next_call(RankProcess& rank);
+  PlannedCall next_call(RankProcess& rank, std::size_t thread);
+  PlannedCall next_of_thread(const RankProcess& rank, std::size_t thread);
   void change(PlannedCall& planned);
   void trouble_later();
   bool goes_on() const { return hang_ == Hang::slow || hang_ == Hang::diverged; }
+  /// Returns whether all goes on in the end, after some ranks have waited.
+  bool passes() const {
+    return hang_ == Hang::checkpoint || hang_ == Hang::threads || hang_ == Hang::brief;
+  }
   void strike();
   bool is_effective() const;
   const core::Job* job() const;
@@ -70,6 +78,7 @@ class HangStory {
   Duration limit() const;
   std::string text_of(const Diagnosis& found) const;
 
+  const std::uint64_t seed_;
   World world_;
   Random random_;
   Swarm swarm_;
@@ -87,10 +96,11 @@ class HangStory {
   Rank victim_ = 0;
   Rank peer_ = 0;  ///< of a message, or in a group with the victim
   Duration strikes_at_{0};
-  Duration lasts_{0};                   ///< the whole story
-  Duration step_{0};                    ///< a rank computes about so long before each operation
-  bool struck_ = false;                 ///< the victim is about to do wrong, or has
-  bool done_ = false;                   ///< the victim has done it
+  Duration lasts_{0};    ///< the whole story
+  Duration step_{0};     ///< a rank computes about so long before each operation
+  bool struck_ = false;  ///< the victim is about to do wrong, or has
+  std::set<Rank> late_;  ///< of `threads`: whose late thread has been told to be late
+  bool done_ = false;    ///< the victim has done it
   std::optional<TimePoint> effective_;  ///< since then somebody waits in vain
   TimePoint good_since_;                ///< the daemon has served all living ranks since then
   TimePoint loaded_since_;              ///< a daemon has served the job since then

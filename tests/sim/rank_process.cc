@@ -46,13 +46,23 @@ CollectiveCall::Clock::time_point RankProcess::clock() const {
   return CollectiveCall::Clock::time_point(world_.now().time_since_epoch());
 }
 
-void RankProcess::run(const std::vector<SimGroup>& groups) {
+std::optional<TimePoint> RankProcess::in_operation_since() const {
+  std::optional<TimePoint> since;
+  for (const Thread& thread : threads_) {
+    if (!thread.issued_at) return std::nullopt;
+    since = std::max(since.value_or(*thread.issued_at), *thread.issued_at);
+  }
+  return since;
+}
+
+void RankProcess::run(const std::vector<SimGroup>& groups, std::size_t threads) {
+  threads_.resize(threads);
   for (const SimGroup& group : groups) {
     if (!group.has(rank_)) continue;
     const Rank rank = group.rank_of(rank_);
     const auto size = static_cast<std::uint32_t>(group.ranks.size());
     auto hook = std::make_shared<collectives::ActivityHook>();
-    groups_[group.id] = {&group, hook, 0, 0};
+    groups_[group.id] = {&group, hook, 0, 0, 0};
     const std::weak_ptr<RankProcess> self = weak_from_this();
     reports_.open({.opened = {.process_group = group.id,
                               .name = group.name,
@@ -61,7 +71,7 @@ void RankProcess::run(const std::vector<SimGroup>& groups) {
                               .size = size,
                               .rank = rank,
                               .job_rank = rank_},
-                   .read = [this, hook] { return read(*hook); },
+                   .read = [this, id = group.id] { return read(id); },
                    .hopeless =
                        [this](const ActivityDiagnosis& found) {
                          given_up_ = found.sentence;
@@ -69,13 +79,20 @@ void RankProcess::run(const std::vector<SimGroup>& groups) {
                        }});
   }
   report();
-  next_call();
+  for (std::size_t thread = 0; thread < threads; ++thread) next_call(thread);
 }
 
 /// Reads how far a group has come. Its age is counted in the time of the world.
-client::ReadGroup RankProcess::read(const collectives::ActivityHook& hook) const {
-  client::ReadGroup group = hook.read();
-  for (UnfinishedOperation& one : group.activity.oldest) one.age = world_.now() - *issued_at_;
+client::ReadGroup RankProcess::read(std::uint64_t id) const {
+  const Group& of = groups_.at(id);
+  client::ReadGroup group = of.hook->read();
+  const Thread& thread = threads_[of.thread];
+  for (UnfinishedOperation& one : group.activity.oldest) {
+    one.age = world_.now() - *thread.issued_at;
+  }
+  // All threads of the simulator are one. A thread waits while it is in an operation.
+  const bool used = of.collectives + of.messages > 0;
+  group.blocked_in = used && thread.issued_at ? std::optional(thread.calls) : std::nullopt;
   return group;
 }
 
@@ -88,53 +105,58 @@ void RankProcess::when_working(std::function<void()> what) {
   });
 }
 
-void RankProcess::next_call() {
-  PlannedCall planned = program_(*this);
+void RankProcess::next_call(std::size_t thread) {
+  PlannedCall planned = program_(*this, thread);
   if (planned.group == nullptr) return;
   const Duration compute = planned.compute;
-  world_.after(compute, [self = shared_from_this(), planned = std::move(planned)]() mutable {
-    self->when_working([self, planned = std::move(planned)] { self->issue(planned); });
+  const auto self = shared_from_this();
+  world_.after(compute, [self, thread, planned = std::move(planned)]() mutable {
+    self->when_working(
+        [self, thread, planned = std::move(planned)] { self->issue(thread, planned); });
   });
 }
 
-void RankProcess::issue(PlannedCall planned) {
+void RankProcess::issue(std::size_t thread, PlannedCall planned) {
   Group& group = groups_.at(planned.group->id);
+  CollectiveCall& call = threads_[thread].call;
+  group.thread = thread;
+  ++threads_[thread].calls;
   const bool message = info_of(planned.operation.collective).message;
-  call_ = {};
-  call_.operation = std::move(planned.operation);
-  call_.operation.timeout = std::chrono::minutes(10);
-  call_.operation.sequence = message ? group.messages++ : group.collectives++;
-  call_.enqueued = clock();
-  issued_at_ = world_.now();
+  call = {};
+  call.operation = std::move(planned.operation);
+  call.operation.timeout = std::chrono::minutes(10);
+  call.operation.sequence = message ? group.messages++ : group.collectives++;
+  call.enqueued = clock();
+  threads_[thread].issued_at = world_.now();
   ++calls_;
-  group.hook->enqueued(call_);
+  group.hook->enqueued(call);
   if (planned.queued) return;  // and nothing ends
-  call_.started = call_.begun = clock();
-  group.hook->started(call_);
-  group.hook->begun(call_);
-  std::string key = format("{} {}", group.of->id, call_.operation.sequence);
+  call.started = call.begun = clock();
+  group.hook->started(call);
+  group.hook->begun(call);
+  std::string key = format("{} {}", group.of->id, call.operation.sequence);
   std::size_t parties = group.of->ranks.size();
-  std::string print = print_of(call_.operation);
+  std::string print = print_of(call.operation);
   if (message) {
     const Rank own = group.of->rank_of(rank_);
-    const Rank peer = call_.operation.peer;
-    const bool sends = call_.operation.collective == Collective::send;
+    const Rank peer = call.operation.peer;
+    const bool sends = call.operation.collective == Collective::send;
     key = format("{} from {} to {}", group.of->id, sends ? own : peer, sends ? peer : own);
     parties = 2;
     print.clear();
   }
-  const auto done = [self = shared_from_this(), &group] {
-    self->when_working([self, &group] { self->ended(group); });
+  const auto done = [self = shared_from_this(), thread, &group] {
+    self->when_working([self, thread, &group] { self->ended(thread, group); });
   };
   if (planned.ends_alone) return world_.after(milliseconds(1), done);
   fabric_.arrive(key, print, parties, shared_from_this(), done);
 }
 
-void RankProcess::ended(Group& group) {
-  call_.finished = clock();
-  group.hook->finished(call_);
-  issued_at_.reset();
-  next_call();
+void RankProcess::ended(std::size_t thread, Group& group) {
+  threads_[thread].call.finished = clock();
+  group.hook->finished(threads_[thread].call);
+  threads_[thread].issued_at.reset();
+  next_call(thread);
 }
 
 /// Reports as client::Connection does: only while there is a session, and one report at a time.
@@ -149,7 +171,8 @@ void RankProcess::report() {
   }
   if (asked_ || !client_->core().open()) return;
   const std::uint64_t connects = client_->core().stats(world_.now()).connects;
-  auto report = reports_.next(connects != reported_in_, issued_at_.has_value(), world_.now());
+  auto report =
+      reports_.next(connects != reported_in_, in_operation_since().has_value(), world_.now());
   reported_in_ = connects;
   if (!report) return;
   client_->ask(std::move(*report));

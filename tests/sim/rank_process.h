@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a training job: a client of the daemon, and a program that computes and runs
-// collectives, sends and receives. The product's activity hook counts them, and the product's
-// client core reports them. No tensor moves: a Fabric says when an operation ends.
+// One rank of a training job: a client of the daemon, and threads with a program each that compute
+// and run collectives, sends and receives. The product's activity hook counts them, and the
+// product's client core reports them. No tensor moves: a Fabric says when an operation ends.
 #pragma once
 
 #include <functional>
@@ -64,8 +64,8 @@ struct PlannedCall {
 
 class RankProcess final : public std::enable_shared_from_this<RankProcess> {
  public:
-  /// Returns the next call of the program, asked for after the one before has ended.
-  using Program = std::function<PlannedCall(RankProcess&)>;
+  /// Returns the next call of a thread, asked for after the one before has ended.
+  using Program = std::function<PlannedCall(RankProcess&, std::size_t thread)>;
 
   RankProcess(World& world, Fabric& fabric, Records& records, std::shared_ptr<Client> client,
               Rank rank, Program program)
@@ -76,17 +76,18 @@ class RankProcess final : public std::enable_shared_from_this<RankProcess> {
         rank_(rank),
         program_(std::move(program)) {}
 
-  /// Opens the groups that have this rank, and runs the program from now on.
-  void run(const std::vector<SimGroup>& groups);
+  /// Opens the groups that have this rank, and runs the program of each thread from now on. A group
+  /// is only one thread's.
+  void run(const std::vector<SimGroup>& groups, std::size_t threads = 1);
 
   Client& client() { return *client_; }
   Rank rank() const { return rank_; }
   bool works() const { return !client_->dead() && !client_->paused(); }
-  /// Since when it has been in its present operation; nothing while it computes.
-  std::optional<TimePoint> in_operation_since() const { return issued_at_; }
+  /// Since when all its threads have been in an operation; nothing while one computes.
+  std::optional<TimePoint> in_operation_since() const;
   std::size_t calls() const { return calls_; }
   std::size_t calls_of(const SimGroup& group) const { return groups_.at(group.id).collectives; }
-  std::size_t position = 0;  ///< in the program; for its use
+  std::size_t position = 0;  ///< in the program of one thread; for its use
 
   /// The sentence with which a group of this rank was given up, and when.
   const std::string& given_up() const { return given_up_; }
@@ -98,13 +99,19 @@ class RankProcess final : public std::enable_shared_from_this<RankProcess> {
     std::shared_ptr<collectives::ActivityHook> hook;
     std::uint64_t collectives = 0;
     std::uint64_t messages = 0;
+    std::size_t thread = 0;  // that issues its operations
+  };
+  struct Thread {
+    CollectiveCall call = {};  // the one that it is in
+    std::optional<TimePoint> issued_at = {};
+    std::uint64_t calls = 0;
   };
 
-  client::ReadGroup read(const collectives::ActivityHook& hook) const;
-  void next_call();
+  client::ReadGroup read(std::uint64_t group) const;
+  void next_call(std::size_t thread);
   void when_working(std::function<void()> what);
-  void issue(PlannedCall planned);
-  void ended(Group& group);
+  void issue(std::size_t thread, PlannedCall planned);
+  void ended(std::size_t thread, Group& group);
   void report();
   CollectiveCall::Clock::time_point clock() const;
 
@@ -116,8 +123,7 @@ class RankProcess final : public std::enable_shared_from_this<RankProcess> {
   const Program program_;
   std::map<std::uint64_t, Group> groups_;
   client::ActivityReports reports_;
-  CollectiveCall call_;  // the one that it is in
-  std::optional<TimePoint> issued_at_;
+  std::vector<Thread> threads_;
   std::size_t calls_ = 0;
   std::optional<std::size_t> asked_;  // index in records_.ops of the report without a reply
   std::uint64_t reported_in_ = 0;     // CoreStats::connects

@@ -7,18 +7,10 @@
 #include "daemon/core/row_key.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
-#include "protocol/utf8.h"
+#include "protocol/names.h"
 
 namespace c10dd::core {
 namespace {
-
-Result<void> check_text(const char* what, const std::string& name, bool may_be_empty) {
-  const bool plain = printable(name, name.size()) == name;
-  if (name.size() <= limits::kNameBytes && plain && (may_be_empty || !name.empty())) return {};
-  return failure(Code::invalid_argument,
-                 "invalid {} name ({} bytes); use 1 to {} bytes of printable UTF-8", what,
-                 name.size(), limits::kNameBytes);
-}
 
 Failure damaged_row() { return failure(Code::malformed, "damaged row in the job directory"); }
 
@@ -29,13 +21,9 @@ Bytes name_key(const std::pair<std::string, std::string>& name) {
 
 }  // namespace
 
-Result<void> check_name(const char* what, const std::string& name) {
-  return check_text(what, name, false);
-}
-
 Result<void> check_run_name(const std::string& job, const std::string& run) {
-  if (Result<void> good = check_text("job", job, false); !good) return good;
-  return check_text("run", run, true);
+  if (Result<void> good = check_name("job", job); !good) return good;
+  return check_name_or_none("run", run);
 }
 
 Result<void> Directory::restore(const Row& row) {

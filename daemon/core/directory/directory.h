@@ -22,10 +22,8 @@
 
 namespace c10dd::core {
 
-/// Fails with invalid_argument if this is not a valid name for what `what` says.
-Result<void> check_name(const char* what, const std::string& name);
 /// Fails with invalid_argument if these are not valid names of a job and a run. The run's may be
-/// empty.
+/// empty. Only for new ones: state of an earlier version may have other names.
 Result<void> check_run_name(const std::string& job, const std::string& run);
 
 class Directory {

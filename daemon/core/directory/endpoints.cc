@@ -11,6 +11,7 @@
 #include "daemon/core/row_key.h"
 #include "daemon/core/torch/plain_runs.h"
 #include "protocol/format.h"
+#include "protocol/names.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::core {
@@ -104,7 +105,9 @@ void Endpoints::resume(TimePoint now) {
 }
 
 Result<Endpoint> Endpoints::check(const std::string& job, const LeaseEndpoint& request) const {
-  if (Result<void> good = check_names(job, request); !good) return good.error();
+  if (find({job, request.name}) == nullptr) {
+    if (Result<void> good = check_names(job, request); !good) return good.error();
+  }
   const Duration ttl = request.ttl == Duration::zero() ? limits::kEndpointTtl : request.ttl;
   if (Result<void> good = check_endpoint_ttl(ttl); !good) return good.error();
   const Result<void> sized = check_endpoint_world_size(request.world_size);

@@ -81,6 +81,7 @@ class Groups {
   std::vector<SessionId> members() const { return liveness_.members(); }
   /// Returns the bytes that are charged for what it holds.
   std::size_t charged() const;
+  Duration ttl_of(const SessionId& id) const { return liveness_.ttl_of(id); }  ///< see Liveness
   /// Returns the revision of the newest change of any group.
   Revision newest() const;
 

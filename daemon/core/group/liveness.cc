@@ -106,6 +106,11 @@ const std::string* Liveness::first_group_of(const SessionId& id) const {
   return it == members_.end() || it->second.groups.empty() ? nullptr : &*it->second.groups.begin();
 }
 
+Duration Liveness::ttl_of(const SessionId& id) const {
+  const auto it = members_.find(id);
+  return it == members_.end() ? Duration(limits::kSessionTtl) : it->second.ttl;
+}
+
 std::vector<SessionId> Liveness::members() const {
   std::vector<SessionId> members;
   for (const auto& [id, member] : members_) members.push_back(id);

@@ -48,6 +48,9 @@ class Liveness {
   /// Returns the first of these groups; null if there is none.
   const std::string* first_group_of(const SessionId& id) const;
   std::vector<SessionId> members() const;
+  /// Returns the time without a sign of life after which the session is lost as a member; that of a
+  /// member without a ttl of its own if it is in no group.
+  Duration ttl_of(const SessionId& id) const;
 
  private:
   struct MemberLiveness {

@@ -4,6 +4,7 @@
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/names.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
@@ -23,8 +24,12 @@ Result<void> check_names(std::string_view op, const std::string& group) {
                  group.size(), limits::kNameBytes);
 }
 
-Result<void> check_join(const Join& join) {
+/// `known`: the group exists, perhaps since an earlier version, which took other names.
+Result<void> check_join(const Join& join, bool known) {
   if (Result<void> good = check_names("join", join.group); !good) return good;
+  if (Result<void> good = check_name("group", join.group); !good && !known) {
+    return failure(good.error().code, "join: " + good.error().detail);
+  }
   if (Result<void> good = check_policy(join.policy); !good) {
     return failure(good.error().code, "join: " + good.error().detail);
   }
@@ -55,7 +60,8 @@ Result<void> check_join(const Join& join) {
 // ---- requests ----------------------------------------------------------------------------------
 
 OptionalReply GroupOps::on(Step& step, const Join& join) {
-  if (Result<void> good = check_join(join); !good) return good.error();
+  const bool known = groups_.find(join.group) != nullptr;
+  if (Result<void> good = check_join(join, known); !good) return good.error();
   ChangeContext at = step.change_context();
   const SessionId& id = step.from.session;
   const Group* const known = groups_.find(join.group);

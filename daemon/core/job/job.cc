@@ -77,6 +77,7 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
   if (step.session != nullptr && (step.session->connected || opens)) {
     step.session->last_seen = now;
     if (op.code != Report::op.code && op.code != Activity::op.code) step.session->acted = now;
+    note_callers(*step.session, from.session, call.sequence, op);
     acknowledge(step, *step.session);
     if (OptionalReply early = opens ? std::nullopt : admit(step, op)) done = std::move(early);
     if (step.session->reserved) queue_ops_.next_request(step, request);
@@ -175,6 +176,16 @@ Step Job::begin(const Origin& from, const CallId& call, const Allowance& allowan
           .next = revision_ + 1,
           .out = out,
           .session = sessions_.find(from.session)};
+}
+
+/// Notes that a request comes while others of its session are blocked: another thread makes it. A
+/// client cancels a request on the thread that has made it.
+void Job::note_callers(Session& session, const SessionId& id, std::uint64_t sequence,
+                       const OpInfo& op) const {
+  if (op.kind == OpKind::event || op.code == Cancel::op.code || waits_.pending().empty()) return;
+  if (session.callers == Session::kCallers) return;
+  const std::size_t others = waits_.pending().of(id, Session::kCallers - 1U, sequence);
+  session.callers = std::max(session.callers, static_cast<std::uint8_t>(others + 1));
 }
 
 /// Drops the replies that the client has received, and erases the items whose delivery the client

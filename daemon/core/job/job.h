@@ -95,6 +95,8 @@ class Job {
   // The parts of a step, in the order in which they run.
   Step begin(const Origin& from, const CallId& call, const Allowance& allowance, TimePoint now,
              Effects& out);
+  void note_callers(Session& session, const SessionId& id, std::uint64_t sequence,
+                    const OpInfo& op) const;
   void acknowledge(Step& step, Session& session);
   OptionalReply admit(Step& step, const OpInfo& op);
   OptionalReply replay(Step& step, const OpInfo& op);

@@ -123,6 +123,22 @@ Result<void> check_ended(const EndedCollective& one, const std::vector<GroupActi
   return check_operation(one.name, one.arguments);
 }
 
+Result<void> check_blocked(const Activity& activity) {
+  for (const std::uint64_t blocked : activity.blocked_groups) {
+    const auto of = [](const GroupActivity& group) { return group.process_group; };
+    if (std::ranges::find(activity.groups, blocked, of) != activity.groups.end()) continue;
+    return failure(Code::invalid_argument,
+                   "activity: a report tells that process group {} is blocked, but not its "
+                   "activity; send both",
+                   blocked);
+  }
+  if (activity.blocked_groups.size() <= activity.groups.size()) return {};
+  return failure(Code::invalid_argument,
+                 "activity: a report tells {} times that a process group is blocked, but is about "
+                 "{}; name each once",
+                 activity.blocked_groups.size(), activity.groups.size());
+}
+
 Result<void> check_marks(const GroupActivity& group) {
   const std::size_t most = std::max(group.hash_marks.size(), group.time_marks.size());
   if (most > limits::kMarksPerActivity) {
@@ -196,7 +212,10 @@ Result<void> check_values(const Activity& activity) {
   for (const EndedCollective& one : activity.ended) {
     if (Result<void> good = check_ended(one, activity.groups); !good) return good;
   }
-  return check_once(activity.ended, "tells the last collective of");
+  if (Result<void> good = check_once(activity.ended, "tells the last collective of"); !good) {
+    return good;
+  }
+  return check_blocked(activity);
 }
 
 }  // namespace c10dd::core

@@ -85,6 +85,7 @@ struct RankActivity {
   std::uint32_t reporter = 0;   ///< see CollectiveActivity::reporter()
   Rank job_rank = 0;
   State state = State::absent;
+  bool blocked = false;  ///< see Activity::blocked_groups
 
   /// Returns how many collectives have ended, as far as it is reported.
   std::uint64_t ended() const {

@@ -127,6 +127,10 @@ Result<Reported> CollectiveActivity::report(const SessionId& session, const Acti
   for (const EndedCollective& told : activity.ended) {
     tell_ended(*reporters_[number].place_in(told.process_group), told, found);
   }
+  for (const GroupActivity& told : activity.groups) {
+    const bool blocked = std::ranges::count(activity.blocked_groups, told.process_group) > 0;
+    tell_blocked(*reporters_[number].place_in(told.process_group), blocked, found);
+  }
   found.refresh = found.refresh || reporters_[number].blocked != activity.blocked;
   reporters_[number].blocked = activity.blocked;
   reporters_[number].reported = now;
@@ -229,6 +233,12 @@ void CollectiveActivity::tell_ended(const OpenPlace& place, const EndedCollectiv
   known.last_sequence = told.sequence;
   known.last = text;
   found.refresh = found.refresh || group.old > 0;
+}
+
+void CollectiveActivity::tell_blocked(const OpenPlace& place, bool blocked, Reported& found) {
+  RankActivity& known = place.group->ranks.take(place.rank);
+  found.refresh = found.refresh || known.blocked != blocked;
+  known.blocked = blocked;
 }
 
 // ---- ends --------------------------------------------------------------------------------------

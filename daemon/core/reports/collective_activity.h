@@ -77,6 +77,7 @@ class CollectiveActivity {
   std::uint32_t number_of(const SessionId& session);
   void open(std::uint32_t number, const OpenedGroup& opened, TimePoint now);
   void tell(const OpenPlace& place, const GroupActivity& told, TimePoint now, Reported& found);
+  static void tell_blocked(const OpenPlace& place, bool blocked, Reported& found);
   static void tell_ended(const OpenPlace& place, const EndedCollective& told, Reported& found);
   void close(std::uint32_t number, std::uint64_t process_group);
   void vacate(std::uint64_t process_group, ActivityGroup& group, Rank rank);

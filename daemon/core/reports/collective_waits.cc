@@ -69,6 +69,7 @@ void CollectiveWaits::add_wait(WaitFor one) {
     one.unsent = false;
     one.unnamed = one.ended = 0;
     one.awaited.clear();
+    one.held.clear();
     one.issued.clear();
     one.queued.clear();
   }
@@ -95,8 +96,9 @@ const CollectiveWaits::Process& CollectiveWaits::process_of(std::uint32_t number
     const Session& session = *of_.everybody.sessions.find(reporter.session);
     process.place = known.of_reporter(reporter.session, session, reporter.job_rank);
     process.connected_at = session.connected_at;
+    process.fresh = now_ - reporter.reported <= kFresh;
     const bool blocked = reporter.blocked && !planted(Planted::blocked_untold);
-    if (blocked && now_ - reporter.reported <= kFresh) known.set_blocked(*process.place);
+    if (blocked && process.fresh) known.set_blocked(*process.place);
   }
   process.lost = list_.facts(*process.place).is_lost();
   return process;
@@ -120,23 +122,30 @@ CollectiveWaits::Standing CollectiveWaits::standing(const RankActivity& rank) {
   using Is = Standing::Is;
   if (rank.state == RankActivity::State::absent) return {};
   const Process& process = process_of(rank);
+  Standing found{Is::behind, rank.ended(), *process.place};
+  found.blocked = (rank.blocked && process.fresh) || planted(Planted::threads_ignored);
+  found.issued = rank.collectives.issued;
+  if (process.lost && !planted(Planted::lost_in_operation)) return found;
   const OldestOperation& oldest = rank.collective;
-  const std::uint64_t sequence = rank.ended();
-  const bool behind = process.lost && !planted(Planted::lost_in_operation);
-  if (behind) return {Is::behind, sequence, *process.place};
-  if (is_unknown(rank, process)) return {Is::unknown, sequence, *process.place};
-  if (waits(rank, oldest)) return {Is::waiting, sequence, *process.place};
+  if (is_unknown(rank, process)) {
+    found.is = Is::unknown;
+    return found;
+  }
+  if (waits(rank, oldest)) {
+    found.is = Is::waiting;
+    return found;
+  }
   const Duration ago = now_ - rank.reported;
   const bool still = rank.state == RankActivity::State::closed || ago > kSettled;
   if (oldest.exists() && !still) {
-    // Without a further report, it has ended meanwhile.
-    return {Is::moving, sequence + (ago > kFresh ? 1 : 0), *process.place};
+    found.is = Is::moving;
+    if (ago > kFresh) ++found.sequence;  // without a further report, it has ended meanwhile
+    return found;
   }
   const std::uint64_t unfinished = oldest.exists() ? 0 : rank.collectives.unfinished;
-  // Which operation is unfinished was not told.
-  if (unfinished > 0)
-    return {still ? Is::behind : Is::moving, sequence - unfinished, *process.place};
-  return {Is::behind, sequence, *process.place};
+  if (unfinished > 0 && !still) found.is = Is::moving;
+  found.sequence -= unfinished;  // which operation is unfinished was not told
+  return found;
 }
 
 // ---- collectives -------------------------------------------------------------------------------
@@ -164,6 +173,7 @@ void CollectiveWaits::add_collectives(std::uint64_t process_group, const Activit
       level.text = oldest.text;
     }
     level.one.waiting.push_back(is.place);
+    level.standings.push_back(is);
     level.one.since = std::min(level.one.since, oldest.since);
     level.one.usual = std::max(level.one.usual, oldest.usual);
     level.one.confirmed = level.one.confirmed && oldest.told > 1;
@@ -207,14 +217,16 @@ void CollectiveWaits::add_levels(std::uint64_t process_group, const ActivityGrou
     const bool vague = other.is == Standing::Is::unknown || may_be_in;
     if (other.is != Standing::Is::behind && !(overdue && vague)) continue;
     const auto level = levels.lower_bound(other.sequence);
-    if (level != levels.end()) level->second.one.awaited.push_back(other.place);
+    if (level != levels.end()) await(level->second, level->first, other);
   }
   if (!absent.empty()) await_absent(group, absent, first->second.one);
   if (moves && first->second.one.awaited.empty() && absent.empty()) settled_ = false;
   const Level* before = nullptr;
   for (auto& [sequence, level] : levels) {
     WaitFor& one = level.one;
-    if (before != nullptr) std::ranges::copy(before->one.waiting, std::back_inserter(one.awaited));
+    if (before != nullptr) {
+      for (const Standing& rank : before->standings) await(level, sequence, rank);
+    }
     before = &level;
     one.process_group = process_group;
     describe(level, sequence, group);
@@ -224,6 +236,12 @@ void CollectiveWaits::add_levels(std::uint64_t process_group, const ActivityGrou
     if (planted(Planted::waiting_blamed)) std::swap(level.one.waiting, level.one.awaited);
     add_wait(std::move(level.one));
   }
+}
+
+/// Adds a rank for which those wait who are in a collective.
+void CollectiveWaits::await(Level& level, std::uint64_t sequence, const Standing& rank) {
+  level.one.awaited.push_back(rank.place);
+  if (rank.blocked || rank.issued > sequence) level.one.held.push_back(rank.place);
 }
 
 void CollectiveWaits::describe(Level& level, std::uint64_t sequence, const ActivityGroup& group) {

@@ -72,6 +72,8 @@ class CollectiveWaits {
     Is is = Is::absent;
     std::uint64_t sequence = 0;
     std::size_t place = 0;
+    bool blocked = false;      ///< see RankActivity
+    std::uint64_t issued = 0;  ///< how many collectives
   };
   /// The ranks that wait in one collective.
   struct Level {
@@ -80,6 +82,7 @@ class CollectiveWaits {
     std::vector<std::pair<const OperationTexts::Text*, std::size_t>> differing = {};
     std::vector<std::pair<const OperationTexts::Text*, std::size_t>> ended = {};  ///< have told it
     Places not_begun = {};
+    std::vector<Standing> standings = {};  ///< of those who wait, in the order of WaitFor::waiting
     bool ends = false;  ///< a rank has just told that it has ended it, so the others may have
   };
   /// A process of the job, as a reporter.
@@ -87,6 +90,7 @@ class CollectiveWaits {
     std::optional<std::size_t> place = {};
     TimePoint connected_at = {};
     bool lost = false;
+    bool fresh = false;  ///< it has reported within kFresh
   };
 
   void add(std::uint64_t process_group, const ActivityGroup& group);
@@ -100,6 +104,7 @@ class CollectiveWaits {
   void add_messages(std::uint64_t process_group, const ActivityGroup& group);
   void add_message(std::uint64_t process_group, const ActivityGroup& group, Rank rank);
 
+  static void await(Level& level, std::uint64_t sequence, const Standing& rank);
   /// Returns `all_reduce 7 of group "dp"`.
   static std::string operation_text(const std::string& name, std::string_view otherwise,
                                     std::uint64_t sequence, const std::string& group);

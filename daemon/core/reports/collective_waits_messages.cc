@@ -101,6 +101,7 @@ void CollectiveWaits::add_message(std::uint64_t process_group, const ActivityGro
     return add_wait(std::move(one));
   }
   one.awaited = {*process.place};
+  if ((other.blocked && process.fresh) || planted(Planted::threads_ignored)) one.held = one.awaited;
   // Of several unfinished messages only the oldest is known.
   const bool all_known = other.messages.unfinished <= (other.message.exists() ? 1U : 0U);
   // It has issued more collectives, and stands still: it does not come to the message.

@@ -42,6 +42,8 @@ RankFacts KnownRanks::facts_of(const SessionId& id, const Session& session) cons
     facts.state = State::no_answer;
   } else if (!session.fleeting && now_ - sessions_.last_heard(session) > silence()) {
     facts.state = State::silent;
+    const Duration silent = now_ - sessions_.last_heard(session);
+    facts.may_return = silent < groups_.ttl_of(id) && !planted(Planted::pause_is_final);
   }
   if (facts.is_lost()) facts.doing.clear();
   return facts;

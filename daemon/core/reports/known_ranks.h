@@ -35,6 +35,8 @@ class KnownRanks {
   std::size_t add(RankFacts facts);
   /// Sets RankFacts::blocked.
   void set_blocked(std::size_t place) { facts_[place].blocked = true; }
+  /// Sets RankFacts::calls_more if one of the sessions of a place is noted so.
+  void note_calls(std::size_t place, bool more) { facts_[place].calls_more |= more; }
 
   void reserve(std::size_t places) { facts_.reserve(places); }
   const std::vector<RankFacts>& facts() const { return facts_; }

@@ -126,7 +126,7 @@ class LaunchWaits {
     for (const Pending::Id id : *key.waiters) {
       const Pending::Waiter& waiter = of_.pending.at(id);
       if (list_.full()) return false;
-      one.waiting.push_back(list_.known().of_session(waiter.session));
+      one.waiting.push_back(place_of_waiter(of_, list_.known(), waiter.session));
       const Session* const session = of_.everybody.sessions.find(waiter.session);
       TimePoint since = waiter.started;
       if (const Reporter* const reporter = of_.activity.find(waiter.session)) {

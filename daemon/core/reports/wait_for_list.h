@@ -30,6 +30,7 @@ class WaitForList {
   void add(WaitFor one) {
     sort(one.waiting);
     sort(one.awaited);
+    sort(one.held);
     entries_ += one.waiting.size() + one.awaited.size();
     std::erase_if(one.awaited, [&](std::size_t place) {
       return std::ranges::binary_search(one.waiting, place) && !facts(place).is_lost();

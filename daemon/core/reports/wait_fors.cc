@@ -130,7 +130,7 @@ class Builder {
         const auto rank =
             has_rank ? std::optional(static_cast<Rank>(member.requested_rank)) : std::nullopt;
         if (rank) requested.insert(*rank);
-        const std::size_t place = known_.of_session(id, rank);
+        const std::size_t place = place_of_waiter(of_, known_, id, rank);
         one.waiting.push_back(place);
         if (member.present) ++ready;
         if (!member.present) one.awaited.push_back(place);
@@ -170,7 +170,7 @@ class Builder {
     // A barrier of some ranks only may give them numbers of their own.
     bool own_ranks = size_ > 0 && barrier.world_size < size_;
     for (const auto& [rank, arrival] : barrier.arrivals) {
-      const std::size_t place = known_.of_session(arrival.session);
+      const std::size_t place = place_of_waiter(of_, known_, arrival.session);
       own_ranks = own_ranks || list_.facts(place).rank.value_or(rank) != rank;
       if (list_.facts(place).is_lost()) {
         one.awaited.push_back(place);
@@ -220,6 +220,17 @@ WaitForList empty_list(const WaitSources& sources) {
 }
 
 }  // namespace
+
+std::size_t place_of_waiter(const WaitSources& of, KnownRanks& known, const SessionId& id,
+                            std::optional<Rank> rank) {
+  const std::size_t place = known.of_session(id, rank);
+  const Session* const session = of.everybody.sessions.find(id);
+  if (session == nullptr) return place;
+  const std::size_t blocked = of.pending.of(id, Session::kCallers);
+  const bool many = session->callers == Session::kCallers;
+  known.note_calls(place, many || blocked < session->callers);
+  return place;
+}
 
 JobWaits wait_fors(const WaitSources& sources, const std::set<std::uint64_t>& overdue) {
   WaitForList list = empty_list(sources);

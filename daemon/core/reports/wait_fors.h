@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "daemon/core/pending.h"
 #include "daemon/core/reports/collective_activity.h"
+#include "daemon/core/reports/known_ranks.h"
 #include "daemon/core/torch/launch_ranks.h"
 #include "daemon/core/waiting/missing.h"
 #include "protocol/wait_for.h"
@@ -30,6 +32,10 @@ struct JobWaits {
   std::vector<RankFacts> ranks;
   std::vector<std::uint64_t> unsettled = {};  ///< see CollectiveWaits::unsettled()
 };
+
+/// Returns the place of a session with a request that is blocked, after KnownRanks::note_calls().
+std::size_t place_of_waiter(const WaitSources& of, KnownRanks& known, const SessionId& session,
+                            std::optional<Rank> rank = {});
 
 /// Returns who waits for whom now. The work is bounded: see WaitForList. `overdue`: see
 /// CollectiveWaits.

@@ -57,6 +57,8 @@ struct Reservation {
 };
 
 struct Session {
+  static constexpr std::uint8_t kCallers = 16;
+
   /// The principal to which the session belongs; null: not known, or nobody is authenticated.
   std::shared_ptr<const std::string> owner;
   bool observes = false;  ///< Origin::observes: what its hello says counts only for itself
@@ -67,6 +69,9 @@ struct Session {
   bool fleeting = false;         ///< Hello::fleeting
   bool c10d = false;             ///< Hello::c10d
   bool connected = false;
+  /// How many requests were under way at the same time, counted when one came while others were
+  /// blocked, so another thread made it; at most kCallers.
+  std::uint8_t callers = 1;
   std::uint64_t connection = 0;  ///< Origin::connection
   TimePoint connected_at;        ///< when its newest connection began
   TimePoint last_seen;           ///< time of the newest request, or of the loss of the connection

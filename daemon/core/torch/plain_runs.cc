@@ -8,6 +8,7 @@
 #include "daemon/core/torch/rank_keys.h"
 #include "daemon/core/torch/world_size.h"
 #include "protocol/format.h"
+#include "protocol/names.h"
 #include "protocol/native_wire.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -23,8 +24,8 @@ constexpr std::size_t kIdBytes = 200;  // a run has no longer rendezvous ID in i
 
 /// Returns the name of the run of a rendezvous ID. An ID that cannot be in a name is hashed.
 std::string rendezvous_run(std::string_view id) {
-  const bool plain = id.size() <= kIdBytes && printable(id, id.size()) == id;
-  if (plain) return std::string(kRendezvous).append(id);
+  std::string name = std::string(kRendezvous).append(id);
+  if (id.size() <= kIdBytes && check_name("run", name)) return name;
   return format("{}hash-{:016x}", kRendezvous, native::fingerprint(0, id));
 }
 

@@ -202,6 +202,38 @@ TEST_F(ActivityTest, AChangeOfBlockedIsToldWhileAnOperationIsOld) {
   EXPECT_FALSE(report->blocked);
 }
 
+TEST_F(ActivityTest, AGroupIsToldAsBlockedWhenItsThreadsHaveBeenInTheSameWaitsForASecond) {
+  open_known({6, 7});
+  run(6);
+  pass(5s);
+  groups_[6].blocked_in = 1;
+  issue(7);  // a thread that does not issue operations of group 6 goes on
+  const auto told_blocked = [&](Duration time) {
+    Ids ids;
+    for (const TimePoint end = now_ + time; now_ < end;) {
+      const auto report = next_after(250ms);
+      if (!report) continue;
+      for (const std::uint64_t id : report->blocked_groups) ids.push_back(id);
+      EXPECT_LE(report->blocked_groups.size(), reported(report).size());
+      reply();
+    }
+    return ids;
+  };
+  EXPECT_EQ(told_blocked(750ms), Ids{});
+  groups_[6].blocked_in = 2;  // it has gone on, and waits again
+  EXPECT_EQ(told_blocked(1s), Ids{});
+  EXPECT_EQ(told_blocked(500ms), Ids{6}) << "once, because it does not change";
+  EXPECT_EQ(told_blocked(3s), Ids{});
+  groups_[6].blocked_in.reset();
+  auto report = next_after(250ms);
+  EXPECT_EQ(reported(report)[0], 6U) << "it is told that a thread may come";
+  EXPECT_EQ(report->blocked_groups, Ids{});
+  reply();
+  groups_[6].blocked_in = 3;
+  finish(7);
+  EXPECT_EQ(told_blocked(3s), Ids{}) << "nothing is old any more";
+}
+
 TEST_F(ActivityTest, OldGroupsComeFirstTheOldestBeforeTheOthers) {
   open_known({1, 2, 3, 4, 5});
   run(1);

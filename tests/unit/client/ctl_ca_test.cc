@@ -345,11 +345,16 @@ TEST_F(CtlCa, TokenRefusesWhatIsWrong) {
     change(options);
     expect_refused(token(options), why);
   };
-  for (const std::string& name : {std::string(), std::string(256, 'a'), std::string("a\nb"),
-                                  std::string("\xff"), std::string("\xe2\x80\xae")}) {
+  for (const std::string& name :
+       {std::string(), std::string(256, 'a'), std::string("a\nb"), std::string("\xff"),
+        std::string("\xe2\x80\xae"), std::string("alice ")}) {
     refused([&](CaArguments& of) { of.name = name; },
-            "--name has " + std::to_string(name.size()) + " bytes, but must be 1 to 255 bytes of");
+            "--name is wrong, because the principal name ");
   }
+  refused([](CaArguments& of) { of.jobs.push_back("llm "); },
+          "--jobs is wrong, because the job name \"llm \" ends with a blank");
+  refused([](CaArguments& of) { of.jobs.push_back("a\xe2\x80\x8b*"); },
+          "--jobs is wrong, because the job name \"a");
   refused([](CaArguments& of) { of.name = "cert:spiffe"; },
           "--name is \"cert:spiffe\", but must not contain a colon");
   refused([](CaArguments& of) { of.jobs.clear(); }, "a token needs a pattern of jobs; give --jobs");
@@ -357,7 +362,7 @@ TEST_F(CtlCa, TokenRefusesWhatIsWrong) {
           "--jobs is wrong, because a pattern of jobs has 0 bytes, but needs 1 to 255");
   refused([](CaArguments& of) { of.jobs = {"a*b"}; },
           "--jobs is wrong, because \"a*b\" has a * that is not at the end");
-  refused([](CaArguments& of) { of.jobs = {"\xff"}; }, "--jobs is \"?\", but must be printable");
+  refused([](CaArguments& of) { of.jobs = {"\xff"}; }, "--jobs is wrong, because the job name");
   refused(
       [](CaArguments& of) { of.role = "amdin"; },
       "--role is \"amdin\", but must be one of viewer, trainer, admin; did you mean \"admin\"?");

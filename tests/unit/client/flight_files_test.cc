@@ -3,8 +3,10 @@
 #include "client/ctl/flight_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -149,15 +151,13 @@ TEST_F(FlightFilesTest, AFileThatMayNotBeReadIsNamed) {
 
 TEST_F(FlightFilesTest, TheRecordsOfTwoJobsAreNotMixed) {
   const std::string one_job = "; give the records of one run of one job only";
+  write("other_0", record_text({}));
   write("other_1", record_text({}));
-  EXPECT_EQ(run().code, exit_code::kUsage);
+  EXPECT_EQ(run().code, exit_code::kUsage) << "as many are of another run";
   EXPECT_EQ(run().error,
-            path("other_1") + " and " + path("trace_1") + " are both of rank 1" + one_job);
+            path("other_0") + " and " + path("trace_0") + " are both of rank 0" + one_job);
+  fs::remove(path("other_0"));
   fs::remove(path("other_1"));
-  write("trace_2", record_text({}));
-  EXPECT_EQ(run().error,
-            path("trace_2") + " is of rank 2, but its group \"0\" has the ranks [0-1]" + one_job);
-  fs::remove(path("trace_2"));
   write("trace_1", record_text({}, {{.ranks = "[1, 2]"}}));
   EXPECT_EQ(run().error, path("trace_0") + " and " + path("trace_1") +
                              " name other ranks of group \"0\"" + one_job);
@@ -170,6 +170,78 @@ TEST_F(FlightFilesTest, TheRecordsOfTwoJobsAreNotMixed) {
   write("trace_1", record_text({}, {{.name = "", .ranks = "[0]"}}));
   EXPECT_EQ(run().error,
             path("trace_1") + " is of rank 1, but its newest group has the ranks [0]" + one_job);
+}
+
+/// Writes a file beside the records of the job, and returns what is said of it. The rest is as
+/// without it.
+class OddFileTest : public FlightFilesTest {
+ protected:
+  OddFileTest() {
+    const std::string three = record_text({FlightEntry()}, {{.ranks = "[0, 1, 2]"}});
+    for (const char* name : {"trace_0", "trace_2"}) write(name, three);
+    write("trace_1", record_text({}, {{.ranks = "[0, 1, 2]"}}));
+    before_ = run();
+    EXPECT_EQ(before_.code, 1);
+    EXPECT_EQ(before_.error, "");
+  }
+  std::string said_of(const std::string& name, const std::string& bytes) {
+    write(name, bytes);
+    return said();
+  }
+  std::string said() const {
+    const Outcome out = run();
+    EXPECT_EQ(out.code, before_.code);
+    EXPECT_EQ(out.output, before_.output);
+    return out.error;
+  }
+
+  Outcome before_;
+};
+
+TEST_F(OddFileTest, OneOfAnotherJobOrRunIsNamedAndLeftOut) {
+  const std::string first = path("trace_0");
+  EXPECT_EQ(said_of("trace_3", record_text({}, {FlightConfig()}, R"(,"job":"llm")")),
+            "left out " + path("trace_3") + ": " + first + " and " + path("trace_3") +
+                " are of the jobs \"\" and \"llm\"");
+  EXPECT_EQ(said_of("trace_3", record_text({}, {{.ranks = "[0, 1, 2]"}})),
+            "left out " + path("trace_3") + ": " + path("trace_3") +
+                " is of rank 3, but its group \"0\" has the ranks [0-2]");
+  EXPECT_EQ(said_of("trace_3", record_text({}, {{.ranks = "[0, 3]"}})),
+            "left out " + path("trace_3") + ": " + first + " and " + path("trace_3") +
+                " name other ranks of group \"0\"");
+  fs::remove(path("trace_3"));
+  EXPECT_EQ(said_of("other_1", record_text({FlightEntry()}, {{.ranks = "[0, 1, 2]"}})),
+            "left out " + path("other_1") + ": " + path("other_1") + " and " + path("trace_1") +
+                " are both of rank 1")
+      << "most files are named otherwise";
+  write("other_2", record_text({}));
+  EXPECT_EQ(std::ranges::count(said(), '\n'), 1) << "two are named: " << said();
+}
+
+TEST_F(OddFileTest, OneOfTheFutureDoesNotMakeTheOthersOld) {
+  write("trace_3", record_text({}, {{.ranks = "[0, 3]"}}));
+  fs::last_write_time(path("trace_3"), fs::file_time_type::clock::now() + std::chrono::hours(30));
+  EXPECT_EQ(said(), "left out " + path("trace_3") +
+                        ": it was written in the future, as its time says; check the clocks");
+  for (const char* name : {"trace_0", "trace_1", "trace_2"}) {
+    fs::last_write_time(path(name), fs::file_time_type::clock::now() + std::chrono::hours(30));
+  }
+  fs::remove(path("trace_3"));
+  EXPECT_EQ(said(), "") << "the clock of this machine is wrong";
+}
+
+TEST_F(OddFileTest, WhatIsNoFileIsLeftOut) {
+  fs::create_directory(path("trace_3"));
+  ASSERT_EQ(::mkfifo(path("trace_4").c_str(), 0600), 0);
+  EXPECT_EQ(said(), "");
+  fs::create_symlink(path("none"), path("trace_5"));
+  EXPECT_EQ(said(), "cannot read " + path("trace_5") + ": there is no such file");
+  write("trace_6", "");
+  write("trace_7", "\x80\x02}(X\x07");
+  const std::string error = said();
+  EXPECT_EQ(std::ranges::count(error, '\n'), 2) << error;
+  EXPECT_NE(error.find(path("trace_6") + ": it is empty"), std::string::npos) << error;
+  EXPECT_NE(error.find(path("trace_7") + ": the pickle is cut short"), std::string::npos) << error;
 }
 
 TEST_F(FlightFilesTest, RecordsOfAnEarlierRunAreLeftOut) {

@@ -30,7 +30,7 @@ std::string fixture(const std::string& name) {
 /// Reads the records of a real hang. Their files count as written a minute after the hang began.
 std::vector<RankRecord> fixture_records(const std::string& name) {
   FlightFiles files = read_flight_files({fixture(name)});
-  EXPECT_EQ(files.unread, Texts());
+  EXPECT_EQ(files.odd, Texts());
   EXPECT_EQ(files.others, 0u);
   std::int64_t newest = 0;
   for (const RankRecord& one : files.records) newest = std::max(newest, one.record.newest);

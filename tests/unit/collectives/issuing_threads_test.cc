@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <future>
+#include <list>
 #include <memory>
 #include <optional>
 #include <thread>
 
 #include "collectives/abortable_group.h"
+#include "collectives/group_threads.h"
 #include "tests/unit/collectives/scripted_backend.h"
 #include "tests/unit/collectives/thread_ranks.h"
 #include "tests/unit/comes_true.h"
@@ -132,6 +134,67 @@ TEST_F(IssuingThreads, AllOfThemMustWaitAndThoseThatHaveEndedDoNotCount) {
   EXPECT_TRUE(comes_true([] { return all_issuing_threads_wait(); }));
   for (const std::size_t i : {0, 1, 2}) played.script.end(i);
   waits.await_done();
+}
+
+TEST_F(IssuingThreads, AGroupIsBlockedWhileAllThreadsThatHaveIssuedItsOperationsWait) {
+  GroupThreads threads;
+  EXPECT_FALSE(threads.all_wait()) << "nobody has issued any";
+  std::promise<void> gate;
+  const std::shared_future<void> open = gate.get_future().share();
+  std::promise<void> waits;
+  std::thread one([&] {
+    threads.note();
+    EXPECT_FALSE(threads.all_wait());
+    const client::WaitingThread waiting;  // such as in a barrier
+    waits.set_value();
+    open.wait();
+  });
+  waits.get_future().wait();
+  const auto first = threads.all_wait();
+  EXPECT_TRUE(first) << "this thread waits, too, but has issued none";
+  EXPECT_EQ(threads.all_wait(), first) << "in the same wait";
+  StayingThread another([&] { threads.note(); });
+  another.await_done();
+  EXPECT_FALSE(threads.all_wait()) << "one of two waits";
+  threads.note();
+  gate.set_value();
+  one.join();
+}
+
+TEST_F(IssuingThreads, AThreadThatHasEndedIssuesNothingAndAnotherWaitIsAnother) {
+  GroupThreads threads;
+  for (std::size_t i = 0; i < 2 * GroupThreads::kThreads; ++i) {
+    std::thread([&] { threads.note(); }).join();
+    EXPECT_FALSE(threads.all_wait()) << "none lives";
+  }
+  threads.note();  // this thread waits, see the fixture
+  const auto first = threads.all_wait();
+  EXPECT_TRUE(first);
+  StayingThread other([&] {
+    threads.note();
+    threads.note();
+    const client::WaitingThread waiting;
+    EXPECT_TRUE(threads.all_wait());
+    EXPECT_NE(threads.all_wait(), first);
+  });
+  other.await_done();
+  EXPECT_FALSE(threads.all_wait());
+}
+
+TEST_F(IssuingThreads, NobodyIsBlockedInAGroupThatTooManyThreadsUse) {
+  GroupThreads threads;
+  std::list<StayingThread> all;
+  for (std::size_t i = 0; i < GroupThreads::kThreads + 1; ++i) {
+    all.emplace_back([&] {
+      const client::WaitingThread waiting;
+      threads.note();
+      EXPECT_EQ(threads.all_wait().has_value(), i == 0) << "the others wait no longer";
+    });
+    all.back().await_done();
+  }
+  all.clear();
+  threads.note();
+  EXPECT_FALSE(threads.all_wait()) << "which others there are is not known";
 }
 
 TEST_F(IssuingThreads, NestedWaitsOfOneThreadCountOnce) {

@@ -65,6 +65,10 @@ class ActivityRun : public JobRun {
   void block(const Ids& sessions, bool blocked = true) {
     for (const std::uint64_t n : sessions) ranks_[n].blocked = blocked;
   }
+  /// All threads of a session that issue operations of a group wait.
+  void block_group(std::uint64_t n, std::uint64_t id, bool blocked = true) {
+    ranks_[n].groups.at(id).blocked = blocked;
+  }
   /// Returns what a session reports of its groups now. It leaves out those in which it has just
   /// begun to wait.
   Activity report_of(std::uint64_t n) const {
@@ -77,6 +81,7 @@ class ActivityRun : public JobRun {
       add(told.collectives, own.collective, told);
       add(told.messages, own.message, told);
       report.groups.push_back(told);
+      if (own.blocked) report.blocked_groups.push_back(id);
       if (own.last && !own.told_last) report.ended.push_back(*own.last);
     }
     return report;
@@ -127,6 +132,7 @@ class ActivityRun : public JobRun {
     std::optional<Running> message;
     std::optional<EndedCollective> last = {};
     bool told_last = false;
+    bool blocked = false;
   };
   struct Process {
     std::map<std::uint64_t, Own> groups = {};

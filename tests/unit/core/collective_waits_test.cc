@@ -73,10 +73,13 @@ TEST_F(CollectiveWaitsTest, NameALostRankAlthoughItHasIssuedTheCollective) {
 TEST_F(CollectiveWaitsTest, NameASilentRankWithinTwoSeconds) {
   issue_all(all_but(4), kDp);
   live(2s, all_but(4));
-  EXPECT_EQ(
-      text(),
-      "stuck missing: all_reduce 0 of group \"dp\" waits for rank 3 on host-4 (pid 104), which "
-      "is silent; 3 ranks wait");
+  const std::string silent =
+      " missing: all_reduce 0 of group \"dp\" waits for rank 3 on host-4 (pid 104), which is "
+      "silent; "
+      "3 ranks wait";
+  EXPECT_EQ(text(), "waiting" + silent) << "it may be a pause";
+  live(1s, all_but(4));
+  EXPECT_EQ(text(), "stuck" + silent) << "its ttl is over";
 }
 
 TEST_F(CollectiveWaitsTest, NameARankWhoseSessionHasEnded) {
@@ -126,26 +129,6 @@ TEST_F(CollectiveWaitsTest, SayWhichRankHasIssuedSomethingElse) {
     finish(all_, kDp);
     live(1s, all_);
   }
-}
-
-TEST_F(CollectiveWaitsTest, FindOrdersThatDifferBetweenTheStreamsOfRanks) {
-  open_group(kTp, "tp", {1, 2});
-  issue(1, kTp);
-  live(50ms, all_);
-  issue_all(all_, kDp);
-  queue(1, kDp);
-  live(50ms, all_);
-  issue(2, kTp);
-  queue(2, kTp);
-  block(all_);
-  live(1750ms, all_);
-  EXPECT_EQ(text(),
-            "waiting deadlock: deadlock: rank 0 on host-1 (pid 101) waits in all_reduce 0 of group "
-            "\"tp\" for rank 1 on host-2 (pid 102), which waits in all_reduce 0 of group \"dp\" "
-            "for rank 0");
-  live(15s, all_);
-  EXPECT_EQ(state(), "stuck");
-  EXPECT_FALSE(diagnosis().hopeless) << "a long kernel looks the same";
 }
 
 TEST_F(CollectiveWaitsTest, FollowTheStreamOfARankToTheCause) {
@@ -253,76 +236,12 @@ TEST_F(CollectiveWaitsTest, FollowTheChainOverGroupsToTheCause) {
   EXPECT_TRUE(tell(1).hopeless.empty());
 }
 
-TEST_F(CollectiveWaitsTest, FindRanksThatComeToTwoGroupsInDifferentOrders) {
-  open_group(kTp, "tp", {1, 2});
-  issue(1, kTp);
-  issue_all({2, 3, 4}, kDp);
-  live(1250ms, all_);
-  const std::string text_of =
-      " deadlock: deadlock: rank 1 on host-2 (pid 102) waits in all_reduce 0 of group \"dp\" for "
-      "rank 0 on host-1 (pid 101), which waits in all_reduce 0 of group \"tp\" for rank 1";
-  const std::string other =
-      " deadlock: deadlock: rank 0 on host-1 (pid 101) waits in all_reduce 0 of group \"tp\" for "
-      "rank 1 on host-2 (pid 102), which waits in all_reduce 0 of group \"dp\" for rank 0";
-  EXPECT_EQ(text(), "waiting" + text_of) << other;
-  EXPECT_TRUE(tell(3).hopeless.empty()) << "another thread may come";
-  live(15s, all_);
-  EXPECT_EQ(text(), "stuck" + text_of);
-  EXPECT_FALSE(diagnosis().hopeless);
-}
-
-TEST_F(CollectiveWaitsTest, CallBlockedRanksThatWaitForEachOtherHopeless) {
-  open_group(kTp, "tp", {1, 2});
-  issue(1, kTp);
-  issue_all({2, 3, 4}, kDp);
-  block(all_);
-  live(4900ms, all_);
-  EXPECT_EQ(state(), "stuck");
-  EXPECT_FALSE(diagnosis().hopeless) << "another thread may come";
-  live(1100ms, all_);
-  EXPECT_EQ(state(), "stuck");
-  EXPECT_TRUE(diagnosis().hopeless);
-  EXPECT_EQ(diagnosis().ranks, (std::vector<Rank>{0, 1}));
-  EXPECT_EQ(told_.size(), 1U);
-  using Groups = std::vector<std::uint64_t>;
-  EXPECT_EQ(tell(1).hopeless, (Groups{kDp, kTp}));
-  EXPECT_EQ(tell(3).hopeless, Groups{kDp}) << "it is in no circle, but in one of the groups";
-  EXPECT_EQ(tell(3).sentence, sentence());
-  EXPECT_EQ(tell(3).ranks, (std::vector<RankRange>{{0, 1}}));
-  const std::string deadlock = sentence();
-  Activity aborted;
-  aborted.closed = {kDp, kTp};
-  tell(1, aborted);
-  live(1s, {2, 3, 4});
-  EXPECT_NE(sentence(), deadlock) << "the circle is broken";
-  EXPECT_EQ(tell(3).hopeless, Groups{kDp}) << "its reports come later";
-  EXPECT_EQ(tell(3).sentence, deadlock);
-}
-
 TEST_F(CollectiveWaitsTest, NameSubgroupsByTheRanksOfTheJob) {
   open_group(kTp, "tp", {3, 4});
   issue(3, kTp);
   live(1250ms, all_);
   EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{3});
   EXPECT_EQ(tell(1).state, 0) << "it concerns no group of this rank";
-}
-
-TEST_F(CollectiveWaitsTest, FindACircleOfABarrierAndAGroup) {
-  open_group(kTp, "tp", {2, 3});
-  for (const std::uint64_t n : {1, 3, 4}) {
-    ask(n, barrier("start", static_cast<Rank>(n - 1), 4));
-  }
-  live(100ms, all_);
-  issue(2, kTp);
-  block(all_);
-  live(1500ms, all_);
-  EXPECT_EQ(
-      text(),
-      "stuck deadlock: deadlock: rank 2 on host-3 (pid 103) waits in barrier \"start\" "
-      "(generation 0, sequence 0) for rank 1 on host-2 (pid 102), which waits in all_reduce 0 "
-      "of group \"tp\" for rank 2");
-  EXPECT_EQ(diagnosis().process_groups, std::vector<std::uint64_t>{kTp});
-  EXPECT_FALSE(diagnosis().hopeless) << "the barrier may time out";
 }
 
 // ---- ranks of which nothing is known ------------------------------------------------------------

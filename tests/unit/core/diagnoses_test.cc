@@ -51,7 +51,11 @@ TEST_F(DiagnosesTest, NameASilentRankWithinTwoSeconds) {
   ask(1, barrier("step", 0, 3));
   ask(2, barrier("step", 1, 3));
   pass(2s, {1, 2});
+  EXPECT_EQ(state(), "waiting") << "it may be a pause";
+  const std::string at_first = sentence();
+  pass(1s, {1, 2});
   EXPECT_EQ(state(), "stuck");
+  EXPECT_EQ(sentence(), at_first);
   EXPECT_EQ(sentence(),
             "barrier \"step\" (generation 0, sequence 0) waits for rank 2 on host-3 (pid 103), "
             "which is silent; 2 ranks wait");
@@ -92,6 +96,50 @@ TEST_F(DiagnosesTest, FollowTheChainToTheRankForWhichAllWait) {
   EXPECT_EQ(diagnosis().ranks, (std::vector<Rank>{0, 1}));
   pass(15s, {1, 2, 3});
   EXPECT_EQ(state(), "stuck");
+}
+
+TEST_F(DiagnosesTest, CallACircleOfBarriersStuckOnlyIfNoOtherThreadHasCalled) {
+  for (std::uint64_t n = 1; n <= 2; ++n) open(n);
+  for (int step = 0; step < 2; ++step) {  // in two threads each
+    for (const char* name : {"a", "b"}) {
+      for (const std::uint64_t n : {1, 2}) {
+        ask(n, barrier(name + std::to_string(step), static_cast<Rank>(n - 1), 2));
+        if (name == std::string("a") && n == 1) ask(1, barrier("c" + std::to_string(step), 0, 2));
+      }
+    }
+    ask(2, barrier("c" + std::to_string(step), 1, 2));
+  }
+  ask(1, barrier("a", 0, 2));
+  ask(2, barrier("b", 1, 2));
+  pass(60s, {1, 2});
+  EXPECT_EQ(name_of(diagnosis().kind), "deadlock");
+  EXPECT_EQ(state(), "waiting") << "the other thread of rank 0 may come to b";
+  ask(1, barrier("c", 0, 2));
+  pass(1s, {1, 2});
+  EXPECT_EQ(state(), "stuck") << "both threads of rank 0 wait, and rank 1 has one";
+  ask(2, barrier("a", 1, 2));  // it has another one
+  ask(1, barrier("b", 0, 2));
+  ask(2, barrier("c", 1, 2));
+  pass(2s, {1, 2});
+  EXPECT_EQ(state(), "running");
+}
+
+TEST_F(DiagnosesTest, WaitForARankAsLongAsItsGroupDoes) {
+  for (std::uint64_t n = 1; n <= 2; ++n) open(n);
+  for (const std::uint64_t n : {1, 2}) {
+    Join join;
+    join.group = "team";
+    join.timeout = 10s;
+    join.policy.min = join.policy.max = 2;
+    join.policy.ttl = 10s;
+    ask(n, join);
+  }
+  ask(1, barrier("step", 0, 2, 10min));
+  pass(9s, {1});
+  EXPECT_EQ(state(), "waiting") << sentence();
+  EXPECT_EQ(diagnosis().ranks, std::vector<Rank>{1});
+  pass(2s, {1});
+  EXPECT_EQ(state(), "stuck") << sentence();
 }
 
 TEST_F(DiagnosesTest, LeaveTheWaitsOfAJobThatGoesOnAlone) {

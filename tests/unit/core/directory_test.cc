@@ -43,6 +43,25 @@ TEST(Directory, NeverNamesTheStateZero) {
   EXPECT_NE(directory.incarnation(), 0u);
 }
 
+TEST(Directory, MakesNoJobWithANameThatCannotBeSeenAndKeepsOneOfAnEarlierVersion) {
+  Directory first(0);
+  Effects made;
+  for (const std::string& name : {std::string("job "), std::string("a\xe2\x80\x8b")}) {
+    EXPECT_EQ(first.open(name, "", made).error().code, Code::invalid_argument);
+    EXPECT_EQ(first.open("train", name, made).error().code, Code::invalid_argument);
+  }
+  ASSERT_TRUE(made.rows.empty());
+  ASSERT_TRUE(first.open("job-", "", made));
+  std::string key(made.rows[0].key);
+  key[key.find('-')] = ' ';
+  Directory second(0);
+  ASSERT_TRUE(second.restore({Row::Kind::put, Bytes(key), Bytes(made.rows[0].value)}));
+  Effects opened;
+  EXPECT_EQ(second.open("job ", "", opened).value(), 1U);
+  EXPECT_TRUE(opened.rows.empty());
+  EXPECT_FALSE(second.open("job ", "another-run", opened));
+}
+
 TEST(Directory, GivesAJobItsNumberForEver) {
   Directory first(0);
   Effects one;

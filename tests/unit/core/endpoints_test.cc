@@ -233,12 +233,13 @@ TEST_F(EndpointsTest, TellTheWorldSizeOfARunIfTheyAgree) {
 }
 
 TEST_F(EndpointsTest, RefuseWhatCannotBeLeased) {
-  const std::string name = "invalid_argument: invalid endpoint name (";
-  EXPECT_EQ(refusal("j", request("")), name + "0 bytes); use 1 to 255 bytes of printable UTF-8");
-  EXPECT_TRUE(refusal("j", request(std::string(256, 'n'))).starts_with(name + "256 bytes)"));
-  EXPECT_TRUE(refusal("j", request("a\n")).starts_with(name + "2 bytes)"));
-  EXPECT_TRUE(refusal("", request("a")).starts_with("invalid_argument: invalid job name (0 "));
-  EXPECT_TRUE(refusal("j", request("a", "\xFF")).starts_with("invalid_argument: invalid run name"));
+  EXPECT_EQ(refusal("j", request("")),
+            "invalid_argument: the endpoint name is empty; use 1 to 255 bytes of UTF-8");
+  EXPECT_NE(refusal("j", request(std::string(256, 'n'))).find("has 256 bytes"), std::string::npos);
+  EXPECT_NE(refusal("j", request("a\n")).find("U+000A at byte 1;"), std::string::npos);
+  EXPECT_NE(refusal("", request("a")).find("the job name is empty"), std::string::npos);
+  EXPECT_NE(refusal("j ", request("a")).find("the job name \"j \" ends"), std::string::npos);
+  EXPECT_NE(refusal("j", request("a", "\xFF")).find("the run name \"?\" is no"), std::string::npos);
   EXPECT_EQ(
       refusal("j", request("a", "plain-7")),
       "invalid_argument: an endpoint cannot use run \"plain-7\": only the daemon creates runs with "

@@ -16,7 +16,7 @@ namespace c10dd::daemon {
 struct FakeOperations final : Operations {
   ServerFacts facts() const override { return known; }
 
-  boost::asio::awaitable<std::string> metrics_text() override {
+  boost::asio::awaitable<std::string> metrics_text(bool) override {
     asked.push_back("metrics");
     co_return metrics;
   }

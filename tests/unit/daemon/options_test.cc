@@ -79,8 +79,8 @@ class OptionsTest : public testing::Test {
 };
 
 constexpr const char* kKnownKeys =
-    "use one of listen, allow_insecure_listen, tls, grants, listen_metrics, protocols, "
-    "tcpstore_job, tcpstore_from, "
+    "use one of listen, allow_insecure_listen, tls, grants, listen_metrics, "
+    "metrics_without_sentences, protocols, tcpstore_job, tcpstore_from, "
     "tcpstore_legacy, endpoint_ports, http_hosts, engine, durability, lease, advertise, "
     "redis_ca, allow_insecure_redis, redis_accept_weak_durability, mark, shards, "
     "log_level, "
@@ -342,7 +342,7 @@ TEST_F(OptionsTest, TcpStoreHasAJobPeersAndOldClients) {
   EXPECT_TRUE(settings.tcpstore_from.has(boost::asio::ip::make_address("10.1.2.3")));
   EXPECT_EQ(settings.legacy, tcpstore::LegacyClients::l0);
   EXPECT_EQ(refused({"--tcpstore-job", ""}),
-            "c10dd: --tcpstore-job: \"\" has 0 bytes; use a job name of 1 to 255 bytes\n");
+            "c10dd: --tcpstore-job: the job name is empty; use 1 to 255 bytes of UTF-8\n");
   EXPECT_EQ(refused({"--tcpstore-from", "10.0.0.0/33"}),
             "c10dd: --tcpstore-from: invalid address range \"10.0.0.0/33\": the prefix must be "
             "0 to 32 bits; use ADDRESS/BITS, for example 10.0.0.0/8 or fd00::/8\n");

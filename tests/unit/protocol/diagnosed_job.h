@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 using In = WaitFor::Kind;
 using Is = RankFacts::State;
 using Kind = Diagnosis::Kind;
+using State = Diagnosis::State;
 using Places = std::vector<std::size_t>;
 using Texts = std::vector<std::string>;
 

@@ -27,10 +27,49 @@ TEST(GroupDiagnosis, CallsACircleOfBlockedRanksStuckAtOnce) {
   EXPECT_EQ(job.text(3s), "waiting" + text) << "two threads may hold each other's ranks up";
   job.block({1});
   EXPECT_EQ(job.text(3s), "waiting" + text) << "rank 0 may come to the other group";
+  EXPECT_EQ(job.text(1h), "waiting" + text) << "it still may";
+  job.wait_fors[0].held = {0};  // no thread of rank 0 comes to tp
+  EXPECT_EQ(job.text(16s), "waiting" + text) << "another thread may be known soon";
   EXPECT_EQ(job.text(17s), "stuck" + text);
   EXPECT_FALSE(job.found(17s).hopeless);
+  job.wait_fors[0].held.clear();
   job.block({0});
   EXPECT_EQ(job.text(3s), "stuck" + text);
+}
+
+TEST(GroupDiagnosis, CallsACircleWithABarrierStuckOnlyIfNoThreadIsKnownThatMayComeToIt) {
+  DiagnosedJob job(2);
+  job.operation(In::collective, "all_reduce 5 of group \"tp\"", 12, 1s, {1}, {0});
+  job.barrier("b", 2s, {0}, {1});
+  EXPECT_EQ(job.found(1h).state, State::waiting) << "both may have a further thread";
+  job.wait_fors[0].held = {0};
+  EXPECT_EQ(job.found(1h).state, State::waiting) << "a thread of rank 1 is in no operation";
+  job.block({1});
+  EXPECT_EQ(job.found(16s).state, State::waiting);
+  EXPECT_EQ(job.found(18s).state, State::stuck);
+  job.wait_fors[0] = WaitFor{In::barrier, "a", kStart + 1s, {1}, {0}};
+  job.ranks[1].blocked = false;
+  EXPECT_EQ(job.found(18s).state, State::stuck) << "no other thread has called the daemon";
+  job.ranks[0].calls_more = true;
+  EXPECT_EQ(job.found(1h).state, State::waiting);
+}
+
+TEST(GroupDiagnosis, NamesASilentRankBeforeACircleOfOthers) {
+  DiagnosedJob job = crossed();
+  job.block({0, 1});
+  EXPECT_EQ(job.found().kind, Kind::deadlock);
+  job.wait_fors.reserve(3);
+  job.operation(In::collective, "all_reduce 9 of group \"pp\"", 13, 3s, {2}, {1, 3});
+  EXPECT_EQ(job.found().kind, Kind::deadlock);
+  job.ranks[3].state = Is::silent;
+  job.ranks[3].may_return = true;
+  EXPECT_EQ(
+      job.text(),
+      "waiting missing [3] 1: all_reduce 9 of group \"pp\" waits for rank 3, which is silent; 1 "
+      "rank waits");
+  job.ranks[3].may_return = false;
+  EXPECT_EQ(job.found().state, State::stuck);
+  EXPECT_EQ(job.found().ranks, std::vector<Rank>{3}) << "a healthy rank is no cause";
 }
 
 TEST(GroupDiagnosis, NamesAllGroupsOfACircleAndTheOneOfAnotherCause) {

@@ -137,6 +137,9 @@ TEST(Diagnosis, NamesRanksByWhereTheyAreTheWorstFirst) {
   const std::string three = two + "for ranks [4,6], which are silent, ";
   EXPECT_EQ(job.sentence(), three + "and for rank 2, which never connected; 1 rank waits");
   one.awaited = {2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(job.sentence(), three + "and for rank 2, which never connected; 1 rank waits")
+      << "ranks that live may only be late";
+  job.ranks[5].state = job.ranks[7].state = Is::slow;
   const std::string more = three + "for rank 2, which never connected, and ";
   EXPECT_EQ(job.sentence(), more + "2 more ranks; 1 rank waits");
   one.unnamed = 3;
@@ -266,7 +269,7 @@ TEST(Diagnosis, NamesALostRankBeforeALiveOneBeforeAKey) {
   job.barrier("live", 2s, {1}, {3, 4});
   EXPECT_EQ(job.cause(), "[3-4] 1");
   job.barrier("lost", 3s, {2}, {4, 5});
-  EXPECT_EQ(job.cause(), "[4-5] 1");
+  EXPECT_EQ(job.cause(), "[5] 1");
 }
 
 TEST(Diagnosis, FollowsChainsToTheRankForWhichAllWait) {
@@ -319,7 +322,7 @@ TEST(Diagnosis, BlamesALostRankAlthoughItWaits) {
   job.add(In::collective, "it", 1s, from_to(0, 3), {}).queued = {0};
   EXPECT_EQ(job.text(), "stuck missing [2] 3: it waits for rank 2, which is silent; 3 ranks wait");
   job.wait_fors = {WaitFor{In::collective, "it", kStart, {0, 1, 2}, {3}}};
-  EXPECT_EQ(job.cause(), "[2-3] 2");
+  EXPECT_EQ(job.cause(), "[2] 2");
   job.wait_fors[0].kind = In::barrier;
   EXPECT_EQ(job.cause(), "[3] 2") << "that rank 2 has arrived is enough";
   job.wait_fors = {WaitFor{In::barrier, "it", kStart, {0}, {2}}};
@@ -328,11 +331,13 @@ TEST(Diagnosis, BlamesALostRankAlthoughItWaits) {
   EXPECT_EQ(job.cause(), "[2] 1");
   job.barrier("c", 3s, {1}, {3});
   job.barrier("d", 4s, {3}, {1});
-  EXPECT_EQ(job.cause(), "[1,3] 2") << "a deadlock of others";
+  EXPECT_EQ(job.cause(), "[2] 1") << "before a deadlock of others";
   job.wait_fors = {WaitFor{In::barrier, "it", kStart, {2}, {0}}};
   job.barrier("b", 1s, {0}, {1, 2});
   job.barrier("c", 2s, {1, 2}, {0});
-  EXPECT_EQ(job.cause(), "[0-1] 2") << "a deadlock without rank 2";
+  EXPECT_EQ(job.cause(), "[2] 2") << "before a deadlock without rank 2";
+  job.ranks[2].state = Is::live;
+  EXPECT_EQ(job.found().kind, Kind::deadlock);
 }
 
 }  // namespace
