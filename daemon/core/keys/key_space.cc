@@ -31,8 +31,8 @@ Revision KeySpace::deleted_at(std::string_view key) const {
 }
 
 KeySpace::Place KeySpace::place(std::string_view key) {
-  const auto found = index_.find(key);
-  if (found != index_.end()) return {*found, true};
+  const auto* const found = index_.find(key);
+  if (found != nullptr) return {*found, true};
   return {entries_.lower_bound(key), false};
 }
 
@@ -87,8 +87,8 @@ void KeySpace::drop(Entries::iterator at) {
 }
 
 bool KeySpace::erase(std::string_view key, Revision revision) {
-  const auto found = index_.find(key);
-  if (found == index_.end()) return false;
+  const auto* const found = index_.find(key);
+  if (found == nullptr) return false;
   const Entries::iterator it = *found;
   drop(it);
   deleted_.insert_or_assign(it->first, revision);

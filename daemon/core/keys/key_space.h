@@ -4,16 +4,15 @@
 // Remembers a deletion until it is durable, because the reply "not found" must not be sent earlier.
 #pragma once
 
-#include <boost/unordered/unordered_flat_set.hpp>
 #include <map>
 #include <string_view>
 #include <vector>
 
 #include "daemon/core/audit.h"
+#include "daemon/core/keys/key_index.h"
 #include "daemon/core/quotas.h"
 #include "protocol/blob.h"
 #include "protocol/error.h"
-#include "protocol/hash.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
@@ -41,8 +40,8 @@ class KeySpace {
   Place place(std::string_view key);
 
   const StoredValue* find(std::string_view key) const {
-    const auto found = index_.find(key);
-    return found == index_.end() ? nullptr : &(*found)->second;
+    const Entries::iterator* const found = index_.find(key);
+    return found == nullptr ? nullptr : &(*found)->second;
   }
 
   /// Returns the newest revision that a read of this key depends on: the revision of the key's last
@@ -96,31 +95,12 @@ class KeySpace {
   AuditResult audit() const;
 
  private:
-  /// Hashes and compares keys, and the entries that have them.
-  struct Hash {
-    using is_transparent = void;  // NOLINT(readability-identifier-naming)
-    using is_avalanching = void;  // NOLINT(readability-identifier-naming)
-    std::size_t operator()(std::string_view key) const { return hash_of(key); }
-    std::size_t operator()(const Entries::iterator& at) const { return hash_of(at->first); }
-  };
-  struct Equal {
-    using is_transparent = void;  // NOLINT(readability-identifier-naming)
-    bool operator()(const Entries::iterator& a, const Entries::iterator& b) const { return a == b; }
-    bool operator()(std::string_view a, const Entries::iterator& b) const {
-      return a == b->first.view();
-    }
-    bool operator()(const Entries::iterator& a, std::string_view b) const {
-      return a->first.view() == b;
-    }
-  };
-
   Revision deleted_at(std::string_view key) const;
   void drop(Entries::iterator at);
 
   Quotas quotas_;
   Entries entries_;
-  /// All of entries_. Its order depends on the hash, so no effect may depend on it.
-  boost::unordered_flat_set<Entries::iterator, Hash, Equal> index_;
+  KeyIndex<Entries::iterator> index_;  ///< all of entries_
   std::map<Blob, Revision, BytesLess> deleted_;
   std::vector<std::pair<Bytes, Revision>> deleted_prefixes_;  // oldest first
   std::size_t bytes_ = 0;

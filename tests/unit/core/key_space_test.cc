@@ -25,6 +25,31 @@ TEST(KeySpace, AccountsForEveryByte) {
   EXPECT_EQ(keys.size(), 1u);
 }
 
+TEST(KeySpace, FindsEachOfManyKeysAndNoneThatWasErased) {
+  using Index = KeyIndex<KeySpace::Entries::iterator>;
+  constexpr std::size_t kKeys = 3 * Index::kSmall;
+  KeySpace keys({});
+  const auto name = [](std::size_t i) { return "key/" + std::to_string(i); };
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    keys.put(name(i), Blob(std::to_string(i)), i + 1);
+    if (i + 1 == Index::kSmall || i == Index::kSmall) {
+      ASSERT_EQ(keys.find(name(0))->revision, 1U) << i;
+      ASSERT_EQ(keys.find(name(i))->revision, i + 1);
+    }
+  }
+  keys.put(name(7), "again", kKeys + 1);
+  for (std::size_t i = 0; i < kKeys; i += 2) ASSERT_TRUE(keys.erase(name(i), kKeys + 2));
+  for (std::size_t i = 0; i < kKeys; ++i) {
+    ASSERT_EQ(keys.find(name(i)) != nullptr, i % 2 == 1) << i;
+  }
+  EXPECT_EQ(keys.find(name(7))->value.view(), "again");
+  EXPECT_EQ(keys.size(), kKeys / 2);
+  EXPECT_FALSE(keys.audit()) << *keys.audit();
+  EXPECT_EQ(keys.erase_prefix("key/", kKeys + 3).size(), kKeys / 2);
+  EXPECT_EQ(keys.find(name(7)), nullptr);
+  EXPECT_FALSE(keys.audit());
+}
+
 TEST(KeySpace, RemembersADeletionUntilItIsDurable) {
   KeySpace keys({});
   EXPECT_EQ(keys.observed("k"), 0u);
