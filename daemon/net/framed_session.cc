@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = 256 * 1024;
 constexpr const char* kNoRoom = "quota_exceeded";
+constexpr std::chrono::milliseconds kHeardEvery{50};
 
 }  // namespace
 
@@ -100,7 +101,10 @@ void FramedSession::take_again() {
 /// an earlier turn has left.
 void FramedSession::take_turn() {
   if (ended_ != nullptr) return;
-  if (must_wait_for_turn()) return wait_for_turn();
+  if (must_wait_for_turn()) {
+    if (!read_failed_) note_heard();
+    return wait_for_turn();
+  }
   waits_ = false;
   run([this] {
     const bool good = std::exchange(has_read_, false) ? read() : (take_in(), true);
@@ -172,7 +176,17 @@ bool FramedSession::read() {
     in_.append(bytes);
     take_in();
   }
+  if (!in_.empty()) note_heard();
   return true;
+}
+
+/// Tells the derived class that bytes are at hand. Not in every turn: the turns of a busy loop are
+/// shorter than any ttl.
+void FramedSession::note_heard() {
+  const core::SteadyTime now = shard_.loop().now();
+  if (now < heard_again_) return;
+  heard_again_ = now + kHeardEvery;
+  heard();
 }
 
 /// Takes the complete frames at the beginning of in_, and keeps the rest.

@@ -58,6 +58,9 @@ class FramedSession : public BudgetSink, public StreamReader {
   virtual bool may_take() const { return true; }
   /// Sends the reason why the connection is closed, if the protocol can express it.
   virtual void send_refusal(const Failure&) {}
+  /// Called when bytes of the peer are at hand that are not taken yet: the rest of their frame has
+  /// not come, or the connection waits for its turn. The peer has given a sign of life.
+  virtual void heard() {}
   /// Called when the outbox has room again.
   virtual void drained() {}
   /// Called once when the session ends: cancels timers.
@@ -100,6 +103,7 @@ class FramedSession : public BudgetSink, public StreamReader {
   void go_on();
   void take_turn();
   bool read();
+  void note_heard();
   void take_in();
   void ask_for_room();
   std::size_t take_frames(std::string_view in);
@@ -125,7 +129,8 @@ class FramedSession : public BudgetSink, public StreamReader {
   bool waits_for_room_ = false;  // the budget has no room yet for a large frame
   bool frames_left_ = false;     // in_ may begin with whole frames
   std::uint64_t taken_turn_ = 0;
-  const char* ended_ = nullptr;  // metric label: why the session has ended; null: it goes on
+  core::SteadyTime heard_again_;  // the earliest time of the next call of heard()
+  const char* ended_ = nullptr;   // metric label: why the session has ended; null: it goes on
   std::int64_t arrived_ns_ = 0;
 };
 

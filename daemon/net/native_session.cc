@@ -51,6 +51,7 @@ class NativeSession final : public core::NativeConnection,
   std::size_t frame_size(std::string_view in, std::size_t counted) const override;
   const core::JobRef& newest_job() const override { return channels_.last_job(); }
   void send_refusal(const Failure& reason) override;
+  void heard() override { channels_.heard(); }
   void ending() override { deadline_.cancel(); }
   void leave_jobs() override { channels_.close_sessions(); }
 

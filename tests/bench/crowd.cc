@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/bench/crowd.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -196,7 +197,22 @@ void Crowd::drop(unsigned member) {
 }
 
 void Crowd::receive(std::size_t connection, std::size_t connections) {
-  lines_[connection]->receive((members_ - connection + connections - 1) / connections, take);
+  receive_from(connection, (members_ - connection + connections - 1) / connections, take);
+}
+
+/// Receives so many replies on a connection. All connections beat meanwhile.
+void Crowd::receive_from(std::size_t connection, std::size_t messages,
+                         const std::function<std::size_t(std::string_view)>& take) {
+  Line& line = *lines_[connection];
+  line.receive(messages, take, [&] {
+    if (!beats_) return;
+    const Clock::time_point end = Clock::now() + kPatience;
+    pollfd ready{line.descriptor(), POLLIN, 0};
+    do {
+      beat();
+      throw_if_interrupted();
+    } while (::poll(&ready, 1, static_cast<int>(kBetweenBeats.count())) == 0 && Clock::now() < end);
+  });
 }
 
 void Crowd::receive_all() {
@@ -253,10 +269,7 @@ void Crowd::receive_members(const TakeOn& take, std::size_t members,
 void Crowd::settle() {
   const auto one_of_each_connection = static_cast<unsigned>(lines_.size());
   send(encode(0, one_of_each_connection, [](unsigned) { return Count{"bench"}; }));
-  for (const auto& line : lines_) {
-    line->receive(1, take);
-    beat();
-  }
+  for (std::size_t i = 0; i < lines_.size(); ++i) receive_from(i, 1, take);
 }
 
 void Crowd::rest(Clock::duration time) {
@@ -267,7 +280,9 @@ void Crowd::rest(Clock::duration time) {
   }
 }
 
-/// A slice of the connections, if it is time: so all do in an interval, but not at once.
+/// A slice of the connections, if it is time: so all do in an interval, but not at once. A request
+/// is a sign of life of its own session only, so it makes no heartbeat of several sessions
+/// needless.
 void Crowd::beat() {
   if (!beats_) return;
   const Clock::time_point now = Clock::now();
@@ -280,7 +295,8 @@ void Crowd::beat() {
     native::encode_request(ping, header, Ping{});
     for (std::size_t i = slice_; i < greeted_; i += kSlices) {
       PingState& ping_state = pings_[i];
-      ping_state.skipped = std::exchange(ping_state.asked, false) && !ping_state.skipped;
+      const bool alone = members_ <= lines_.size();
+      ping_state.skipped = std::exchange(ping_state.asked, false) && !ping_state.skipped && alone;
       if (!ping_state.skipped && !ping_state.ended) lines_[i]->send(ping);
     }
     slice_ = (slice_ + 1) % kSlices;

@@ -30,8 +30,8 @@ class Crowd {
   /// The same sessions on new connections; what was open is forgotten.
   void reconnect(const Address& daemon);
 
-  /// From now on each connection beats as the SDK's does (Core::beat), except while receive_all()
-  /// blocks.
+  /// From now on each connection beats as the SDK's does (Core::beat), also while the crowd waits
+  /// for replies.
   void start_to_beat() { beats_ = true; }
 
   /// Ends the sessions.
@@ -75,6 +75,8 @@ class Crowd {
   void greet(std::size_t connection, Hello hello, std::size_t connections);
   void append(Bytes& out, unsigned member, const Request& request, std::size_t connections) const;
   void receive(std::size_t connection, std::size_t connections);
+  void receive_from(std::size_t connection, std::size_t messages,
+                    const std::function<std::size_t(std::string_view)>& take);
   void receive_members(const TakeOn& take, std::size_t members,
                        const std::function<void(std::size_t)>& on_reply);
   void beat();

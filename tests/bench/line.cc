@@ -165,7 +165,8 @@ void Line::send_raw(std::string_view bytes) {
   }
 }
 
-void Line::receive(std::size_t messages, const std::function<std::size_t(std::string_view)>& take) {
+void Line::receive(std::size_t messages, const std::function<std::size_t(std::string_view)>& take,
+                   const std::function<void()>& before_read) {
   std::size_t used = 0;
   while (messages > 0) {
     const std::size_t size = take(std::string_view(in_).substr(used));
@@ -175,6 +176,7 @@ void Line::receive(std::size_t messages, const std::function<std::size_t(std::st
       continue;
     }
     in_.erase(0, std::exchange(used, 0));
+    if (before_read) before_read();
     read();
   }
   in_.erase(0, used);

@@ -74,8 +74,9 @@ class Line {
   void send(std::string_view bytes);
 
   /// Reads until `take` has taken `messages` from the head of the input. take gives the bytes of
-  /// one, 0 while it is incomplete.
-  void receive(std::size_t messages, const std::function<std::size_t(std::string_view)>& take);
+  /// one, 0 while it is incomplete. `before_read` is called before each read, which may block.
+  void receive(std::size_t messages, const std::function<std::size_t(std::string_view)>& take,
+               const std::function<void()>& before_read = {});
 
   /// Reads once, then takes every whole message; how many.
   std::size_t receive_some(const std::function<std::size_t(std::string_view)>& take);

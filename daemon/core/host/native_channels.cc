@@ -108,11 +108,24 @@ void NativeChannels::ask_directory(const native::RequestHeader& header, const Ch
 /// Passes the heartbeat of one channel to the other jobs of the connection, because a heartbeat
 /// counts for all sessions of its connection.
 void NativeChannels::heartbeat_for_others(const Channel& one) {
-  std::map<JobNumber, JobRef> jobs;
-  for (const auto& [number, other] : channels_) {
-    if (other.job && other.job != one.job) jobs.emplace(other.job->number, other.job);
+  for (const JobRef& job : jobs()) {
+    if (job != one.job) host_.heard(job, number_);
   }
-  for (const auto& [number, job] : jobs) host_.heard(job, number_);
+}
+
+void NativeChannels::heard() {
+  for (const JobRef& job : jobs()) host_.heard(job, number_);
+}
+
+const std::vector<JobRef>& NativeChannels::jobs() {
+  if (!std::exchange(jobs_changed_, false)) return jobs_;
+  std::map<JobNumber, JobRef> jobs;
+  for (const auto& [number, channel] : channels_) {
+    if (channel.job) jobs.emplace(channel.job->number, channel.job);
+  }
+  jobs_.clear();
+  for (const auto& [number, job] : jobs) jobs_.push_back(job);
+  return jobs_;
 }
 
 void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
@@ -135,6 +148,7 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                     channel.job->name == hello.job && channel.job->run == hello.run;
   if (channel.job && !same) host_.detach(channel.job, channel.attachment);
   channel = {++hellos_, hello.session, std::move(shown), nullptr, nullptr};
+  jobs_changed_ = true;
   const auto on_open = [this, self = connection_.shared_from_this(), number = header.channel,
                         newest = hellos_](const JobRef& job, const AttachmentRef& attachment) {
     opened_on(number, newest, job, attachment);
@@ -210,7 +224,7 @@ void NativeChannels::opened_on(std::uint32_t channel, std::uint64_t hello, const
   it->second.job = job;
   it->second.attachment = attachment;
   it->second.charge_credential();
-  opened_ = true;
+  jobs_changed_ = opened_ = true;
   if (attachment->from.principal) connection_.admitted(*attachment->from.principal, job->name);
 }
 
@@ -224,11 +238,14 @@ void NativeChannels::deliver(std::uint32_t channel, const OutgoingReply& reply,
   header.sequence = reply.sequence;
   header.stamp = stamp;
   connection_.send(header, reply.result);
-  if (reply.op == Goodbye::op.code) channels_.erase(channel);
+  if (reply.op != Goodbye::op.code) return;
+  channels_.erase(channel);
+  jobs_changed_ = true;
 }
 
 void NativeChannels::end_session(std::uint32_t channel, const Failure& reason) {
   if (channels_.erase(channel) == 0) return;
+  jobs_changed_ = true;
   native::RequestHeader header;
   header.channel = channel;
   header.op = Hello::op.code;
@@ -249,6 +266,7 @@ void NativeChannels::close_sessions() {
     if (channel.job) host_.detach(channel.job, channel.attachment);
   }
   channels_.clear();
+  jobs_.clear();
 }
 
 }  // namespace c10dd::core

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/host/reply_sink.h"
@@ -74,6 +75,10 @@ class NativeChannels {
   void end_session(std::uint32_t channel, const Failure& reason);
   /// Detaches all sessions from the connection, which has closed.
   void close_sessions();
+  /// Records a sign of life of the client, as a heartbeat does: bytes have come that are not taken
+  /// yet, perhaps because its jobs have used up their shares of the turn. Otherwise a client would
+  /// be taken for silent while its heartbeats wait behind its own requests.
+  void heard();
   /// Asks again who the clients are, because a credential has expired, or the rules have changed.
   /// Ends the sessions of those who may do nothing any more. A client can open its session again
   /// with another credential. A session whose client may no longer only read, or only read from now
@@ -115,11 +120,14 @@ class NativeChannels {
   void ask_directory(const native::RequestHeader& header, const Channel& channel,
                      const LeaseEndpoint& lease, std::int64_t arrived_ns);
   void heartbeat_for_others(const Channel& one);
+  const std::vector<JobRef>& jobs();
 
   JobHost& host_;
   const std::uint64_t number_;
   NativeConnection& connection_;
   JobRef last_job_;
+  std::vector<JobRef> jobs_;   // of the channels, each once, by number; see jobs()
+  bool jobs_changed_ = false;  // jobs_ may be out of date
   std::unordered_map<std::uint32_t, Channel> channels_;
   std::uint64_t hellos_ = 0;
   bool opened_ = false;

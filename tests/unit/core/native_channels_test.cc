@@ -312,6 +312,24 @@ TEST_F(NativeChannelsTest, AHeartbeatOfOneChannelCountsForAllJobsOfTheConnection
   }
 }
 
+TEST_F(NativeChannelsTest, BytesThatWaitToBeTakenCountForAllJobsOfTheConnection) {
+  const auto wait = [&] {
+    for (Duration passed(0); passed < kLong; passed += kBeat) {
+      world_.loops[0]->turn([&] { link_->channels.heard(); });
+      world_.settle();
+      world_.pass(kBeat);
+      world_.settle();
+    }
+  };
+  for (const std::uint32_t channel : {1u, 2u}) join(channel, "job" + std::to_string(channel));
+  wait();
+  for (const std::uint32_t channel : {1u, 2u}) EXPECT_EQ(status(channel).phase, GroupPhase::formed);
+  join(3, "job3");  // a job more, and one less
+  give(1, Goodbye{});
+  wait();
+  for (const std::uint32_t channel : {2u, 3u}) EXPECT_EQ(status(channel).phase, GroupPhase::formed);
+}
+
 TEST_F(NativeChannelsTest, WithoutHeartbeatsTheMembersOfAllChannelsAreLost) {
   for (const std::uint32_t channel : {1u, 2u, 3u}) join(channel, "job" + std::to_string(channel));
   world_.pass(kLong);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "daemon/net/native_session.h"
@@ -160,6 +161,36 @@ TEST(NativeSilence, ConnectionWithoutAHelloEndsAtTheDeadline) {
   peer.connect();
   EXPECT_TRUE(peer.ends());
   EXPECT_EQ(daemon.closed("native", "hello_deadline"), 1);
+}
+
+// A group with one member whose connection has many requests of another session before it.
+TEST(NativeSilence, AMemberWhoseHeartbeatsWaitBehindRequestsIsNotLost) {
+  SmallDaemon daemon;
+  NativePeer peer(daemon);
+  peer.connect();
+  ASSERT_TRUE(peer.hello(1, 0));
+  ASSERT_TRUE(peer.hello(2, 1));
+  Join join;
+  join.group = "g";
+  join.policy.min = join.policy.max = 1;
+  join.policy.ttl = limits::kMemberTtlMin;
+  join.timeout = std::chrono::seconds(60);
+  ASSERT_EQ(peer.ask(join, 1, 1).code(), Code::ok);
+  constexpr std::size_t kSets = 40;
+  Bytes behind;
+  for (std::size_t i = 0; i < kSets; ++i) {
+    behind += NativePeer::frame(Set{"k", Bytes(128 * 1024, 'v')}, 0, 1 + i);
+  }
+  peer.wire->say(behind + NativePeer::frame(Ping{}, 1, 0));
+  for (int turn = 0; turn < 10; ++turn) {  // a connection reads 256 KiB in each
+    const auto end = std::chrono::steady_clock::now() + limits::kMemberTtlMin / 6;
+    while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    daemon.turn();
+  }
+  EXPECT_TRUE(peer.wire->unread()) << "it would have been read within the ttl";
+  for (std::size_t i = 0; i <= kSets; ++i) EXPECT_EQ(peer.next().code(), Code::ok);
+  const auto status = peer.ask(WatchGroup{"g", 0, std::chrono::seconds(1)}, 1, 2).as<GroupStatus>();
+  EXPECT_EQ(status.phase, GroupPhase::formed) << status.reason;
 }
 
 TEST(NativeSilence, ConnectionThatSaysNothingMoreIsClosed) {
