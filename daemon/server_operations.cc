@@ -45,6 +45,7 @@ ServerFacts ServerOperations::facts() const {
   facts.not_ready = not_ready();
   facts.uptime = std::chrono::steady_clock::now() - kProcessStarted;
   facts.note = note();
+  facts.names_jobs = of_.access == nullptr;
   return facts;
 }
 
@@ -71,6 +72,15 @@ asio::awaitable<std::vector<core::JobReport>> ServerOperations::job_reports() {
   };
   std::vector<core::JobReport> all = co_await gather(ask);
   std::ranges::sort(all, {}, &core::JobReport::number);
+  co_return all;
+}
+
+asio::awaitable<std::vector<core::LoadReport>> ServerOperations::job_loads() {
+  const std::function<std::vector<core::LoadReport>(Shard&)> ask = [](Shard& shard) {
+    return shard.loads();
+  };
+  std::vector<core::LoadReport> all = co_await gather(ask);
+  std::ranges::sort(all, {}, &core::LoadReport::number);
   co_return all;
 }
 

@@ -58,6 +58,7 @@ class ServerOperations final : public Operations {
   asio::awaitable<std::string> metrics_text(bool metrics_only) override;
 
   asio::awaitable<std::vector<core::JobReport>> job_reports() override;
+  asio::awaitable<std::vector<core::LoadReport>> job_loads() override;
   asio::awaitable<std::vector<core::RunReport>> runs_of(const std::string& job) override;
   Result<void> end_run(const std::string& job, const std::string& run) override;
   std::string address_for_trainers(const std::string& job) const override;

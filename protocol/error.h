@@ -46,8 +46,12 @@ struct Failure {
   std::vector<std::string> addresses;  ///< of the owners, or of daemons that may serve
   Duration retry_after{0};             ///< if unavailable: how long to wait before a retry
   bool recorded = false;  ///< true: this is a barrier's stored outcome, which every rank gets
+  /// Of a refused hello: true if the daemon owns the job and is loading it. That is a sign of life,
+  /// and the client says hello again on the same connection.
+  bool loading = false;
 };
-BOOST_DESCRIBE_STRUCT(Failure, (), (code, detail, missing, addresses, retry_after, recorded))
+BOOST_DESCRIBE_STRUCT(Failure, (),
+                      (code, detail, missing, addresses, retry_after, recorded, loading))
 
 /// Returns a Failure with a code and a text only.
 inline Failure failure(Code code, std::string detail) {

@@ -110,6 +110,12 @@ inline constexpr std::size_t kJobsInMetrics = 200;     // metrics call further o
 
 inline constexpr std::chrono::nanoseconds kTimeoutMax = std::chrono::hours(24 * 30);
 inline constexpr std::chrono::seconds kHelloDeadline{5};
+// While a job is being loaded, a hello gets an answer after kLoadAnswer. Its client is asked to
+// come back after a time that grows with the number of clients, between these two. All three
+// together are less than the four fifths of a ttl after which a member fences itself.
+inline constexpr std::chrono::milliseconds kLoadAnswer{250};
+inline constexpr std::chrono::milliseconds kLoadRetryMin{100};
+inline constexpr std::chrono::milliseconds kLoadRetryMax{1000};
 inline constexpr std::chrono::milliseconds kHeartbeatInterval{500};
 inline constexpr std::chrono::milliseconds kSessionTtl{2500};
 inline constexpr std::chrono::nanoseconds kSessionExpiry = std::chrono::minutes(10);

@@ -173,6 +173,8 @@ class RowReader {
   /// may be empty even if more pieces follow. Returns false if this was the last piece. Fails if a
   /// row is damaged; never skips a row.
   virtual Result<bool> next(std::vector<Row>& rows, std::size_t most) = 0;
+  /// Returns how many rows the job has, or nothing while the engine does not know it.
+  virtual std::optional<std::uint64_t> rows() const { return std::nullopt; }
 
  protected:
   static constexpr std::size_t kPieceBytes = 1024 * 1024;

@@ -2,7 +2,9 @@
 // Reads a job from an engine in pieces, so that the engine can serve other jobs between the pieces.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@ struct JobPiece {
   Result<ClaimReply> claim = ClaimReply(Claim{});  ///< a failure or a refusal ends the load
   std::vector<Row> rows;
   bool last = false;  ///< no piece follows: the load is complete or has failed
+  std::optional<std::uint64_t> stored = {};  ///< RowReader::rows()
 };
 
 /// One load of a job. Used only on the thread that calls the engine.
@@ -37,6 +40,7 @@ class JobLoad {
     }
     piece.claim = ClaimReply(claim_);
     const Result<bool> more = reader_->next(piece.rows, most);
+    piece.stored = reader_->rows();
     if (more && *more) return piece;
     reader_.reset();
     const Result<void> held = engine.renew({number_, claim_.epoch});

@@ -31,6 +31,9 @@ class MemoryReader final : public RowReader {
     }
     return at != rows_->end();
   }
+  std::optional<std::uint64_t> rows() const override {
+    return rows_ == nullptr ? 0 : rows_->size();
+  }
 
  private:
   const RowMap* rows_;

@@ -87,8 +87,13 @@ void Core::connected(TimePoint now, bool other_machine) {
   if (state_ != State::dialling) return;  // finish() came first
   addresses_.connected(other_machine);
   state_ = State::hello_sent;
-  hello_sent_at_ = now;
   output_.assign(native::kMagic);
+  say_hello(now);
+}
+
+void Core::say_hello(TimePoint now) {
+  hello_sent_at_ = now;
+  ask_again_at_.reset();
   Hello hello = options_.hello;
   hello.seen = seen_;
   hello.number = job_;
@@ -110,7 +115,7 @@ void Core::closed(const std::string& why, TimePoint now, bool refused) {
     probes_ = 0;
   }
   if (wants_socket() || state_ == State::dialling) denied_ = false;
-  if (state_ == State::hello_sent) hello_ignored(input_);
+  if (state_ == State::hello_sent && !loading_) hello_ignored(input_);
   // A connection that could not be made and was not refused has timed out.
   if (state_ == State::dialling) return leave(why, now, !refused);
   if (wants_socket()) lose(why, now);
@@ -157,7 +162,7 @@ void Core::recognise(std::string_view first_bytes) {
 // ---- a server that is not a daemon -------------------------------------------------------------
 
 std::optional<TimePoint> Core::probe_at() const {
-  if (!options_.probes || stats_.connects > 0) return {};
+  if (!options_.probes || stats_.connects > 0 || loading_) return {};
   if (!foreign_.empty() || probes_ == std::size(kProbes)) return {};
   if (addresses_.several()) return {};  // rather try these than find out
   if (state_ == State::hello_sent) return hello_sent_at_ + kProbeAfter;
@@ -224,6 +229,10 @@ void Core::written(std::size_t bytes, TimePoint now) {
 
 void Core::tick(TimePoint now) {
   for (const Call& call : calls_.abandon_expired(now)) complete(call.id, timed_out(call, now));
+  if (ask_again_at_) {
+    if (now >= *ask_again_at_) say_hello(now);
+    return;
+  }
   const Duration hello_patience = addresses_.patience(kHelloPatience);
   if (state_ == State::hello_sent && now >= hello_sent_at_ + hello_patience) {
     return leave("it did not answer the hello within " + human(hello_patience), now, true);
@@ -311,6 +320,7 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
 /// the hello, or a failure that ends the session.
 void Core::on_hello_reply(Reply reply, TimePoint now) {
   if (!reply) {
+    if (reply.error().loading && state_ == State::hello_sent) return loading(reply.error(), now);
     if (ends_connection(reply.error(), now)) return;
     if (state_ == State::hello_sent && is_final(reply.error().code, stats_.connects > 0)) {
       return finish(reply.error(), now);
@@ -395,7 +405,11 @@ std::optional<TimePoint> Core::next_deadline() const {
   std::optional<TimePoint> next = calls_.next_deadline();
   const auto sooner = [&](TimePoint at) { next = next ? std::min(*next, at) : at; };
   if (state_ == State::away) sooner(dial_at_);
-  if (state_ == State::hello_sent) sooner(hello_sent_at_ + addresses_.patience(kHelloPatience));
+  if (ask_again_at_) {
+    sooner(*ask_again_at_);
+  } else if (state_ == State::hello_sent) {
+    sooner(hello_sent_at_ + addresses_.patience(kHelloPatience));
+  }
   if (state_ == State::open) sooner(next_heartbeat_);
   if (state_ == State::open && renew_at_) sooner(*renew_at_);
   if (state_ == State::open && unheard_since_) sooner(*unheard_since_ + heartbeat_patience());

@@ -126,11 +126,11 @@ class Core {
   bool open() const { return state_ == State::open; }
   /// Returns the time from which the owner must count the ttl of this client. The daemon counts the
   /// ttl from the same time or from a later one. The newest of these events sets the time: a
-  /// heartbeat or hello was sent that now has a reply; a connection was refused; the daemon replied
-  /// that it is unavailable. If only one daemon can serve the job (Welcome::takeover_grace is 0),
-  /// the last two events count at the address where the client had its last session. Otherwise they
-  /// count at any address, until Welcome::takeover_grace after the last heartbeat or hello was sent
-  /// that has a reply.
+  /// heartbeat or hello was sent that now has a reply, or the reply that the daemon loads the job;
+  /// a connection was refused; the daemon replied that it is unavailable. If only one daemon can
+  /// serve the job (Welcome::takeover_grace is 0), the last three events count at the address where
+  /// the client had its last session. Otherwise they count at any address, the last two until
+  /// Welcome::takeover_grace after the last heartbeat or hello was sent that has a reply.
   TimePoint last_confirmed() const { return last_confirmed_; }
   /// Returns the smallest limit that was passed to send_heartbeats().
   Duration heartbeat_limit() const { return heartbeat_limit_; }
@@ -164,6 +164,8 @@ class Core {
   void session_lost(const Failure& reason, TimePoint now);
   void not_owner(const Failure& reason, TimePoint now);
   void unavailable(const Failure& reason, TimePoint now);
+  void loading(const Failure& reason, TimePoint now);
+  void say_hello(TimePoint now);
   void served();
   void refused_or_unavailable(TimePoint now);
   void lose(std::string why, TimePoint now);
@@ -210,6 +212,8 @@ class Core {
   TimePoint absent_since_;
   TimePoint dial_at_;
   TimePoint hello_sent_at_;
+  std::optional<TimePoint> ask_again_at_;  // while the daemon loads the job: of the next hello
+  bool loading_ = false;                   // the daemon has said that it loads the job
 
   Duration heartbeat_interval_{0};  // the smaller of welcome_interval_ and heartbeat_limit_
   Duration heartbeat_limit_ = std::chrono::hours(1);

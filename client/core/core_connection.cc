@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/core/core.h"
+#include "client/core/planted.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -103,6 +104,25 @@ void Core::unavailable(const Failure& reason, TimePoint now) {
   disconnect(now, std::max(kRetryAfterMin, bounded(reason.retry_after)) + backoff_.jitter());
 }
 
+/// Keeps the connection to a daemon that loads the job, to say hello again when it asks for that:
+/// at a random moment, because all ranks of a job are told at the same time, and at least as often
+/// as a heartbeat is due. The daemon gives each member its full time when the load has ended.
+void Core::loading(const Failure& reason, TimePoint now) {
+  const bool only_here = takeover_grace_ == Duration::zero();
+  const bool counts = !only_here || welcomed_at_.empty() || welcomed_at_ == address();
+  if (counts && !planted(Planted::load_is_silence)) {
+    last_confirmed_ = std::max(last_confirmed_, hello_sent_at_);
+    replied_to_ = std::max(replied_to_, hello_sent_at_);
+  }
+  loading_ = true;
+  why_ = "it is not ready: " + reason.detail;
+  foreign_.clear();
+  denied_ = false;
+  const Duration pause =
+      std::min(std::max(kRetryAfterMin, bounded(reason.retry_after)), heartbeat_limit_);
+  ask_again_at_ = now + pause - backoff_.share_of(pause / 2);
+}
+
 /// Reconnects after session_superseded: a different connection has opened the session. If this soon
 /// happens again, a second process uses the session. Then also fails the pending calls.
 void Core::superseded(const Failure& reason, TimePoint now) {
@@ -166,10 +186,10 @@ std::string Core::cause() const {
   return foreign_.empty() ? why_ : "the server there speaks " + foreign_ + "; check the port";
 }
 
-/// Ends the connection. The client connects again at the same address if it had a session there,
-/// otherwise at the next address.
+/// Ends the connection. The client connects again at the same address if it had a session there or
+/// the daemon was loading the job, otherwise at the next address.
 void Core::lose(std::string why, TimePoint now) {
-  if (state_ == State::open) return stay(std::move(why), now);
+  if (state_ == State::open || loading_) return stay(std::move(why), now);
   leave(std::move(why), now);
 }
 
@@ -218,6 +238,8 @@ void Core::disconnect(TimePoint now, Duration delay) {
   blocked_ = false;
   unheard_since_.reset();
   heartbeat_sent_.reset();
+  ask_again_at_.reset();
+  loading_ = false;
   calls_.connection_lost();
 }
 

@@ -13,6 +13,9 @@ enum class Planted {
   local_wait_not_ended,   ///< fault: a wait that its client has given up goes on
   local_failure_success,  ///< fault: a request that has failed gets the reply of one that has not
 
+  // in the connection
+  load_is_silence,  ///< fault: that the daemon loads the job does not count as a sign of life
+
   // in the reports of process groups
   old_group_rests,   ///< fault: a group with an old operation is reported as rarely as others
   ended_untold,      ///< fault: the last collective that has ended is not told

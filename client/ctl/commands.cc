@@ -117,6 +117,16 @@ std::vector<client::HostPort> others_of(const Arguments& of) {
   return others;
 }
 
+/// Returns whether a daemon is loading this run.
+bool is_loading(const json::value& run) { return !cell(run, "/loading/rows").empty(); }
+
+/// Returns for example "1200000 of 4000000 rows restored in 3.1 s".
+std::string load_text(const json::value& run) {
+  const std::string of = cell(run, "/loading/of_rows");
+  return cell(run, "/loading/rows") + (of.empty() ? "" : " of " + of) + " rows restored in " +
+         cell(run, "/loading/seconds") + " s";
+}
+
 /// The runs of all daemons.
 struct AllRuns {
   Page page;  ///< of the first daemon that answers
@@ -131,7 +141,8 @@ AllRuns all_runs(const Arguments& of) {
   const auto add = [&](const json::value& body) {
     for (const json::value& run : list_in(body, "jobs")) {
       json::value& known = all.runs[{cell(run, "/job"), cell(run, "/run")}];
-      if (known.is_null() || !cell(run, "/revision").empty()) known = run;
+      const bool is_owner = !cell(run, "/revision").empty() || is_loading(run);
+      if (known.is_null() || is_owner) known = run;
     }
   };
   add(*all.page.body);
@@ -169,7 +180,8 @@ Outcome jobs(const Arguments& of) {
     table.add({cell(run, "/job"), cell(run, "/run"), first_address(run, "/owner/addresses"),
                cell(run, "/owner/epoch"), cell(run, "/keys"), cell(run, "/bytes"),
                cell(run, "/queue_items"), cell(run, "/sessions"), cell(run, "/waiters"),
-               state_word(diagnosis), diagnosis.sentence});
+               is_loading(run) ? "loading" : state_word(diagnosis),
+               is_loading(run) ? load_text(run) : diagnosis.sentence});
     list.push_back(std::move(run));
   }
   page.body->as_object()["jobs"] = std::move(list);

@@ -91,6 +91,7 @@ enum class Planted {
   ended_stays_bound,        ///< fault: a connection that has ended still counts for its run
   lease_ignored,            ///< fault: a daemon whose lease is over goes on answering
   confirmation_skipped,     ///< fault: a shared engine is not asked which daemon owns the job
+  load_untold,              ///< fault: a hello gets no answer while its job is loaded
   resume_forgotten,         ///< fault: Job::resume() is not called after a restore
   clock_jumps_at_restart,   ///< fault: job time includes the time while the daemon was down
   disconnect_not_reported,  ///< fault: the job is not notified of a lost connection

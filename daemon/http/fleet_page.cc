@@ -11,6 +11,7 @@
 
 #include "daemon/http/diagnosis_json.h"
 #include "daemon/http/endpoint_page.h"
+#include "daemon/http/job_page.h"
 #include "protocol/format.h"
 #include "protocol/json_text.h"
 #include "protocol/limits.h"
@@ -96,8 +97,7 @@ std::string json_of(const JobsPage& page) {
                           {"number", std::to_string(of.run.number)},
                           {"owner", owner_json(of)}};
   }
-  const auto now = std::chrono::system_clock::now();
-  for (const core::JobReport& job : page.served) {
+  const auto row_of = [&](const auto& job) -> boost::json::object& {
     boost::json::object& out = all[job.number];
     if (out.empty()) {
       out = {{"job", printable_name(job.name)},
@@ -107,9 +107,15 @@ std::string json_of(const JobsPage& page) {
         out["owner"] = {{"addresses", list_of(page.self)}, {"epoch", nullptr}, {"here", true}};
       }
     }
+    return out;
+  };
+  const auto now = std::chrono::system_clock::now();
+  for (const core::JobReport& job : page.served) {
+    boost::json::object& out = row_of(job);
     add_counts(job, out);
     out["diagnosis"] = diagnosis_json(job, now);
   }
+  for (const core::LoadReport& load : page.loads) row_of(load)["loading"] = load_json(load);
   boost::json::array list;
   for (auto& [number, job] : all) list.push_back(std::move(job));
   boost::json::object body = {{"jobs", std::move(list)}};

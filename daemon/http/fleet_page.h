@@ -33,7 +33,8 @@ std::string json_of(const DaemonsPage& page);
 
 /// The page /v1/jobs.
 struct JobsPage {
-  std::vector<core::JobReport> served;  ///< by this daemon
+  std::vector<core::JobReport> served;       ///< by this daemon
+  std::vector<core::LoadReport> loads = {};  ///< this daemon is loading them
   /// In a fleet: all runs with their owners. Otherwise empty.
   std::vector<core::RunOwner> owners;
   /// In a fleet: the addresses of this daemon, which owns each plain run that it serves.

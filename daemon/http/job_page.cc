@@ -231,19 +231,25 @@ std::uint64_t number_of(const boost::json::value& run) {
   return number->to_number<std::uint64_t>(none);  // of a daemon of an earlier version
 }
 
-/// Adds the runs of the page of another daemon.
-void add_runs(const std::string& page, boost::json::array& runs) {
+/// Adds the elements of a list of the page of another daemon.
+void add_list(const std::string& page, const char* list, boost::json::array& runs) {
   boost::system::error_code none;
   boost::json::value body = boost::json::parse(page, none);
-  auto* const more = none ? nullptr : body.find_pointer("/runs", none);
+  auto* const more = none ? nullptr : body.find_pointer(list, none);
   if (more == nullptr || !more->is_array()) return;
   for (boost::json::value& run : more->get_array()) runs.push_back(std::move(run));
+}
+
+std::string line_of(const core::LoadReport& load) {
+  const std::string name = load.run.empty() ? "no run" : printable(load.run, kKeyShown);
+  return name + ": is being loaded: " + progress_of(load) + "\n";
 }
 
 }  // namespace
 
 std::string text_of(const JobPage& page) {
   std::string text;
+  for (const core::LoadReport& load : page.loads) text += line_of(load);
   for (const core::RunReport& run : page.runs) {
     text += diagnosis_line(run.job) + RunPage(run).summary() + "\n";
   }
@@ -254,11 +260,28 @@ std::string text_of(const JobPage& page) {
 std::string json_of(const JobPage& page) {
   boost::json::array runs;
   for (const core::RunReport& run : page.runs) runs.push_back(RunPage(run).json());
-  for (const std::string& more : page.elsewhere) add_runs(more, runs);
+  boost::json::array loading;
+  for (const core::LoadReport& load : page.loads) {
+    loading.push_back({{"run", printable(load.run, kKeyShown)},
+                       {"number", std::to_string(load.number)},
+                       {"loading", load_json(load)}});
+  }
+  for (const std::string& more : page.elsewhere) {
+    add_list(more, "/runs", runs);
+    add_list(more, "/loading", loading);
+  }
   std::ranges::stable_sort(runs, {}, [](const boost::json::value& run) { return number_of(run); });
-  const boost::json::value body = {{"job", printable(page.job, limits::kNameBytes)},
-                                   {"runs", std::move(runs)}};
+  boost::json::object body = {{"job", printable(page.job, limits::kNameBytes)},
+                              {"runs", std::move(runs)}};
+  if (!loading.empty()) body["loading"] = std::move(loading);
   return json::text_of(body) + "\n";
+}
+
+boost::json::object load_json(const core::LoadReport& load) {
+  boost::json::object out = {
+      {"rows", load.rows}, {"bytes", load.bytes}, {"seconds", seconds_of(load.took)}};
+  if (load.of_rows) out["of_rows"] = *load.of_rows;
+  return out;
 }
 
 }  // namespace c10dd::daemon

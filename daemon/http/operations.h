@@ -43,6 +43,9 @@ class Operations {
   /// Returns the reports of all loaded jobs.
   virtual boost::asio::awaitable<std::vector<core::JobReport>> job_reports() = 0;
 
+  /// Returns the reports of all jobs that are being loaded, by number.
+  virtual boost::asio::awaitable<std::vector<core::LoadReport>> job_loads() = 0;
+
   /// Returns the reports of all loaded runs of a job, by number.
   virtual boost::asio::awaitable<std::vector<core::RunReport>> runs_of(const std::string& job) = 0;
 

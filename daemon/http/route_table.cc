@@ -27,6 +27,7 @@ using Reply = asio::awaitable<HttpReply>;
 
 constexpr const char* kText = "text/plain; charset=utf-8";
 constexpr const char* kJson = "application/json";
+constexpr std::size_t kLoadsShown = 16;  // in /readyz
 
 // g++ 12 destroys the list of {...} twice if it stands in a co_return, so replies are made here.
 
@@ -48,16 +49,32 @@ Reply index_page(RouteCall& call);
 
 Reply livez(RouteCall&) { co_return text_reply("ok\n"); }
 
-HttpReply readiness(const ServerFacts& facts) {
+/// Returns a line for each job that is being loaded.
+std::string lines_of(const std::vector<core::LoadReport>& loads, bool names_jobs) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(loads.size(), kLoadsShown); ++i) {
+    const core::LoadReport& load = loads[i];
+    const std::string name = names_jobs ? described(load) : format("job number {}", load.number);
+    text += "loading: " + name + ", " + progress_of(load) + "\n";
+  }
+  if (loads.size() <= kLoadsShown) return text;
+  return text + format("loading: {} more jobs\n", loads.size() - kLoadsShown);
+}
+
+HttpReply readiness(const ServerFacts& facts, const std::vector<core::LoadReport>& loads) {
   const bool ready = facts.not_ready.empty();
   HttpReply reply = text_reply((ready ? "ready" : "not ready: " + facts.not_ready) +
                                "\nengine: " + facts.engine + "\ndurability: " + facts.durability +
-                               "\n" + (facts.note.empty() ? "" : "note: " + facts.note + "\n"));
+                               "\n" + (facts.note.empty() ? "" : "note: " + facts.note + "\n") +
+                               lines_of(loads, facts.names_jobs));
   if (!ready) reply.status = 503;
   return reply;
 }
 
-Reply readyz(RouteCall& call) { co_return readiness(call.operations.facts()); }
+Reply readyz(RouteCall& call) {
+  const std::vector<core::LoadReport> loads = co_await call.operations.job_loads();
+  co_return readiness(call.operations.facts(), loads);
+}
 
 Reply metrics(RouteCall& call) {
   HttpReply reply;
@@ -123,12 +140,14 @@ Reply checkpoint(RouteCall& call) {
 void leave_out_others(JobsPage& page, const core::JobRoles& roles) {
   const auto is_others = [&](const std::string& job) { return roles.in(job) == core::Role::none; };
   std::erase_if(page.served, [&](const core::JobReport& run) { return is_others(run.name); });
+  std::erase_if(page.loads, [&](const core::LoadReport& run) { return is_others(run.name); });
   std::erase_if(page.owners, [&](const core::RunOwner& one) { return is_others(one.run.job); });
 }
 
 Reply jobs(RouteCall& call) {
   JobsPage page = co_await call.operations.owners();
   page.served = co_await call.operations.job_reports();
+  page.loads = co_await call.operations.job_loads();
   if (call.roles != nullptr) leave_out_others(page, *call.roles);
   co_return json_reply(json_of(page));
 }
@@ -172,9 +191,12 @@ Reply job(RouteCall& call) {
   page.job = call.job();
   page.elsewhere = std::move(call.elsewhere);
   page.runs = co_await call.operations.runs_of(page.job);
+  page.loads = co_await call.operations.job_loads();
+  std::erase_if(page.loads, [&](const core::LoadReport& load) { return load.name != page.job; });
   page.stored = call.operations.is_stored(page.job);
   page.trainers = call.operations.address_for_trainers(page.job);
-  if (page.runs.empty() && page.elsewhere.empty()) co_return job_without_runs(call, page);
+  const bool none = page.runs.empty() && page.loads.empty() && page.elsewhere.empty();
+  if (none) co_return job_without_runs(call, page);
   if (call.wants_text()) co_return text_reply(text_of(page));
   co_return json_reply(json_of(page));
 }

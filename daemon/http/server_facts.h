@@ -11,8 +11,9 @@ struct ServerFacts {
   std::string version;
   std::string engine;
   std::string durability;
-  std::string not_ready;  ///< reason why requests are refused; empty if they are served
-  std::string note;       ///< a restriction under which requests are served; may be empty
+  std::string not_ready;   ///< reason why requests are refused; empty if they are served
+  std::string note;        ///< a restriction under which requests are served; may be empty
+  bool names_jobs = true;  ///< false: /readyz, which everybody may read, names no job
   std::chrono::duration<double> uptime{0};
 };
 

@@ -86,7 +86,7 @@ void NativeSession::start() {
   deadline_.expires_after(context().hello_deadline);
   deadline_.async_wait([self = shared_self()](const ErrorCode& cancelled) {
     if (cancelled) return;
-    if (!self->channels_.opened()) return self->end("hello_deadline");
+    if (!self->channels_.greeted()) return self->end("hello_deadline");
     self->check_silence();
   });
   Bytes in = stream().take_head();

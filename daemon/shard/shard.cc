@@ -113,6 +113,13 @@ void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
   if (std::holds_alternative<core::JobServed>(event)) {
     constexpr const char* kLine = "event=job_loaded job={} number={} keys={} epoch={}";
     const std::size_t keys = slot->job->stats().keys;
+    if (!slot->is_volatile) {
+      const core::LoadReport load = host_.jobs().load_of(*slot);
+      return log_caused(slot->opened_by, LogLevel::info,
+                        "event=job_loaded job={} number={} keys={} epoch={} rows={} took_ms={}",
+                        slot->name, slot->number, keys, slot->epoch, load.rows,
+                        std::chrono::ceil<std::chrono::milliseconds>(load.took).count());
+    }
     return log_caused(slot->opened_by, LogLevel::info, kLine, slot->name, slot->number, keys,
                       slot->epoch);
   }

@@ -63,6 +63,7 @@ class Shard final : private core::JobHost::Shell {
   void drain() { host_.drain(); }
   std::size_t unfinished() { return host_.jobs().unfinished(); }
   std::vector<core::JobReport> reports();
+  std::vector<core::LoadReport> loads() { return host_.jobs().loads(); }
   std::vector<core::RunReport> runs_of(const std::string& job) { return host_.jobs().runs_of(job); }
 
   /// Drops the reference to the engine. Called after the loop's thread has stopped. The loop must

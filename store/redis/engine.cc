@@ -246,6 +246,9 @@ class RedisEngine final : public Engine {
       }
       return !rows_.empty();
     }
+    std::optional<std::uint64_t> rows() const override {
+      return complete_ ? std::optional<std::uint64_t>(found_) : std::nullopt;
+    }
 
    private:
     /// Reads the next page into rows_, and adapts the size of pages to the size of the rows.
@@ -276,6 +279,7 @@ class RedisEngine final : public Engine {
     /// the number of rows in the job's head. The directory may change between two pages.
     Result<void> finish() {
       complete_ = true;
+      found_ = rows_.size();
       if (job_ == 0) return {};
       Result<RedisReply> size = client_.call({"HLEN", key_});
       if (!size) return size.error();
@@ -311,6 +315,7 @@ class RedisEngine final : public Engine {
     std::size_t count_ = 16;
     Bytes cursor_ = "0";
     bool complete_ = false;
+    std::size_t found_ = 0;        // number of rows, if complete_
     std::map<Bytes, Bytes> rows_;  // read, and not returned yet
   };
 

@@ -89,19 +89,19 @@ void Crowd::reconnect(const Address& daemon) {
 
 void Crowd::open(const Address& daemon, std::size_t connections) {
   const auto greeted = [&] {
-    receive(greeted_, connections);
+    await_welcome(greeted_, connections);
     ++greeted_;
     beat();
   };
   pings_.resize(connections);
-  Hello hello = new_session();
-  hello.credential = credential_of(daemon);
+  hello_ = new_session();
+  hello_.credential = credential_of(daemon);
   const std::size_t at_once = daemon.tls ? kShaking : 1;
   // A line beats when it is greeted. Handshakes take so long that its members would be lost before.
   const std::size_t opening = daemon.tls ? kShaking : kOpening;
   for (std::size_t i = 0; i < connections; ++i) {
     if (i == lines_.size()) connect(daemon, std::min(at_once, connections - i));
-    greet(i, hello, connections);
+    greet(i, connections);
     if (i >= opening) greeted();
     beat();
   }
@@ -132,14 +132,43 @@ void Crowd::connect(const Address& daemon, std::size_t lines) {
 }
 
 /// Says hello for all members of a connection.
-void Crowd::greet(std::size_t connection, Hello hello, std::size_t connections) {
+void Crowd::greet(std::size_t connection, std::size_t connections) {
   Bytes out(native::kMagic);
   for (std::size_t rank = connection; rank < members_; rank += connections) {
-    hello.session = {mixed(name_ + rank), name_ ^ rank};
-    hello.rank = static_cast<std::int64_t>(rank);
-    append(out, static_cast<unsigned>(rank), hello, connections);
+    append_hello(out, rank, connections);
   }
   lines_[connection]->send(out);
+}
+
+void Crowd::append_hello(Bytes& out, std::size_t rank, std::size_t connections) {
+  hello_.session = {mixed(name_ + rank), name_ ^ rank};
+  hello_.rank = static_cast<std::int64_t>(rank);
+  append(out, static_cast<unsigned>(rank), hello_, connections);
+}
+
+/// Takes the answers to the hellos of a connection. Says those hellos again whose job is still
+/// being loaded.
+void Crowd::await_welcome(std::size_t connection, std::size_t connections) {
+  std::size_t missing = (members_ - connection + connections - 1) / connections;
+  while (missing > 0) {
+    Bytes again;
+    Duration pause{0};
+    std::size_t refused = 0;
+    receive_from(connection, missing, [&](std::string_view in) -> std::size_t {
+      const auto reply = cut_hello_reply(in);
+      if (!reply) return 0;
+      if (reply->again) {
+        append_hello(again, (reply->channel - 1) * connections + connection, connections);
+        pause = std::max(pause, *reply->again);
+        ++refused;
+      }
+      return reply->size;
+    });
+    missing = refused;
+    if (missing == 0) return;
+    rest(pause);
+    lines_[connection]->send(again);
+  }
 }
 
 void Crowd::leave() {

@@ -72,7 +72,9 @@ class Crowd {
 
   void open(const Address& daemon, std::size_t connections);
   void connect(const Address& daemon, std::size_t lines);
-  void greet(std::size_t connection, Hello hello, std::size_t connections);
+  void greet(std::size_t connection, std::size_t connections);
+  void append_hello(Bytes& out, std::size_t rank, std::size_t connections);
+  void await_welcome(std::size_t connection, std::size_t connections);
   void append(Bytes& out, unsigned member, const Request& request, std::size_t connections) const;
   void receive(std::size_t connection, std::size_t connections);
   void receive_from(std::size_t connection, std::size_t messages,
@@ -83,6 +85,7 @@ class Crowd {
 
   unsigned members_;
   std::uint64_t name_;  // of the sessions
+  Hello hello_;         // of all members, but for session and rank
   std::vector<std::unique_ptr<Line>> lines_;
   struct PingState {
     bool asked = false;    ///< since the last answer or time to beat

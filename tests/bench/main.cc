@@ -179,6 +179,15 @@ void check_peers(const CommandLine& line) {
   }
 }
 
+void check_read_rate(const CommandLine& line) {
+  if (line.options.read_rate == 0) return;
+  for (const std::string& name : line.scenarios) {
+    if (name == "restart-load") continue;
+    throw CLI::ValidationError("--read-rate: not available for " + name +
+                               ", only for restart-load");
+  }
+}
+
 /// Only servers that are started here and sync by way of the C library can be slowed down.
 void check_sync_delay(const CommandLine& line) {
   if (line.options.sync_delay == 0) return;
@@ -300,6 +309,11 @@ CommandLine parse(int argc, char** argv) {
                  "delay each sync of the servers by MS milliseconds, as on a slower disk")
       ->type_name("MS")
       ->check(CLI::Range(0.0, 1000.0));
+  app.add_option("--read-rate", o.read_rate,
+                 "for restart-load: the daemon reads its files at MIB per second, as from a slower "
+                 "disk")
+      ->type_name("MIB")
+      ->check(CLI::Range(0.01, 100000.0));
   app.add_option("--json", line.json, "also write the results as JSON; - is the standard output")
       ->type_name("FILE|-")
       ->expected(0, 1)
@@ -310,6 +324,7 @@ CommandLine parse(int argc, char** argv) {
     for (const std::string& peer : against) o.against.push_back(parse_peer(peer));
     check_peers(line);
     check_sync_delay(line);
+    check_read_rate(line);
     check_tls(line);
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : kBadOption);
@@ -331,6 +346,7 @@ void measure(const CommandLine& line) {
     if (!file) throw std::runtime_error("cannot write " + line.json);
   }
   std::ostream& people = line.json == "-" ? std::cerr : std::cout;
+  if (line.options.read_rate > 0) slow_reads_down(line.options.read_rate * 1024 * 1024);
   if (line.options.sync_delay > 0) {
     delay_syncs(std::chrono::microseconds(std::llround(line.options.sync_delay * 1'000)));
   }

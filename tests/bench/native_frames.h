@@ -3,6 +3,7 @@
 // checked to be successes.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -14,6 +15,19 @@ namespace c10dd::bench {
 /// The hello of a session that never was, in the job "bench" and a run of this process: a daemon
 /// that was running erases the run when its sessions have ended and --run-grace is over.
 Hello new_session();
+
+/// The reply to a hello.
+struct HelloReply {
+  std::size_t size = 0;
+  std::uint32_t channel = 0;
+  /// Empty if the session is open. Otherwise the job is being loaded, and the hello is to be said
+  /// again after this time.
+  std::optional<Duration> again;
+};
+
+/// The first reply of `in`, which is to a hello, or nothing while it is incomplete. Throws
+/// std::runtime_error with the text of any other refusal.
+std::optional<HelloReply> cut_hello_reply(std::string_view in);
 
 /// The first reply of `in`, or nothing while it is incomplete. Throws std::runtime_error with the
 /// text of a failure.

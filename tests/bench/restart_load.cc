@@ -4,12 +4,17 @@
 // in a job that is loaded for it. Each round has two restarts: one after a tenth of the keys has
 // been set again, so that the engine finds its log full, and one right after the other, with a log
 // that is as empty as the engine left it. The memory of a key is what the process has grown by.
+// With --members so many clients of the SDK are members of a group in the job: none of them may be
+// fenced or lost, however long the load takes.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 
 #include "tests/bench/crowd.h"
+#include "tests/bench/native_frames.h"
 #include "tests/bench/scenarios.h"
+#include "tests/bench/sdk_members.h"
 #include "tests/bench/servers.h"
 
 namespace c10dd::bench {
@@ -59,6 +64,8 @@ ScenarioResult run_restart_load(const Options& options) {
   result.parameters = {{"keys", options.keys},
                        {"key_bytes", options.key_bytes},
                        {"value_bytes", options.value_bytes},
+                       {"members", options.members.value_or(0)},
+                       {"read_rate_mib", static_cast<std::uint64_t>(options.read_rate)},
                        {"awake", options.awake}};
   const std::string how = "start to first get, --engine " + engine;
   result.series = {{"log full", how, {}}, {"log empty", how, {}}};
@@ -77,13 +84,20 @@ ScenarioResult run_restart_load(const Options& options) {
   Fact loaded{"memory of a key, when it was loaded", "B", {}};
   Fact peak{"memory of a key, peak while loading", "B", {}};
   const Bytes last = workload.key(options.keys - 1);
+  std::optional<SdkMembers> members;
+  if (options.members) members.emplace(daemon.address(), new_session().run, *options.members);
+  const auto restart_once = [&] {
+    const Sample took = restart(daemon, last);
+    if (members) members->must_be_whole();
+    return took;
+  };
   for (unsigned round = 0; round < options.rounds; ++round) {
     {
       Crowd client(daemon.address(), 1, 1);
       set_keys(client, workload, 0, std::max(options.keys / 10, 1U));
     }
-    result.series[0].rounds.push_back(restart(daemon, last));
-    result.series[1].rounds.push_back(restart(daemon, last));
+    result.series[0].rounds.push_back(restart_once());
+    result.series[1].rounds.push_back(restart_once());
     loaded.rounds.push_back(of_a_key());
     peak.rounds.push_back(of_a_key("VmHWM"));
   }

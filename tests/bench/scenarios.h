@@ -42,6 +42,7 @@ struct Options {
   std::string fault = "none";          ///< of synthetic
   double at = 10;                      ///< of synthetic: seconds before the fault
   double sync_delay = 0;  ///< ms that every sync of the servers started here takes longer
+  double read_rate = 0;   ///< MiB/s at which the daemon reads its files; 0: as fast as it can
 };
 
 /// A load that echo, the daemon and its peers take in turns.

@@ -153,15 +153,29 @@ std::vector<Child> keep_awake() {
   return spinners;
 }
 
-void delay_syncs(std::chrono::microseconds delay) {
+namespace {
+
+/// Preloads the module that slows a disk down into the servers that are started from now on.
+void preload(const std::string& option) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe");
   const auto module =
       (program.parent_path() / "../libexec/c10dd/libc10dd_slow_sync.so").lexically_normal();
   if (!std::filesystem::exists(module)) {
-    throw std::runtime_error("--sync-delay needs " + module.string() + ", which does not exist");
+    throw std::runtime_error(option + " needs " + module.string() + ", which does not exist");
   }
   ::setenv("LD_PRELOAD", module.c_str(), 1);
+}
+
+}  // namespace
+
+void delay_syncs(std::chrono::microseconds delay) {
+  preload("--sync-delay");
   ::setenv("SYNC_DELAY_US", std::to_string(delay.count()).c_str(), 1);
+}
+
+void slow_reads_down(double bytes_per_second) {
+  preload("--read-rate");
+  ::setenv("READ_BYTES_PER_S", std::to_string(bytes_per_second).c_str(), 1);
 }
 
 ServersUnder::ServersUnder(std::vector<std::string> command) {

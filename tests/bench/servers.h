@@ -53,6 +53,9 @@ std::vector<Child> keep_awake();
 /// when the module for it is not where this program expects it. Not etcd: it does not sync by way
 /// of the C library.
 void delay_syncs(std::chrono::microseconds delay);
+/// From now on the servers that are started read files as from a disk of this speed. Throws as
+/// delay_syncs() does.
+void slow_reads_down(double bytes_per_second);
 
 /// While this object lives, each server that is started here runs as the argument of this command.
 class ServersUnder {

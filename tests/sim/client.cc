@@ -137,7 +137,20 @@ void Client::cut_off(Duration how_long) {
   partition(how_long);
 }
 
+/// The oracle: a member that sees no other trouble than the death and the loads of daemons never
+/// fences itself, as the SDK does when four fifths of its ttl have passed without a sign of life.
+void Client::check_fence() {
+  const TimePoint confirmed = std::exchange(confirmed_, core_.last_confirmed());
+  if (swarm_.slow_load == Duration(0) || core_.stats(local_now()).connects == 0) return;
+  const Duration silent = local_now() - confirmed;
+  if (confirmed == TimePoint() || silent < swarm_.group_policy->ttl / 5 * 4) return;
+  world_.violated("fence",
+                  format("client {} has had no sign of life for {} ms: {}", identity_.number,
+                         silent / milliseconds(1), core_.absence(local_now())));
+}
+
 void Client::end_turn() {
+  check_fence();
   note_names();
   core_.tick(local_now());
   ask_workload();

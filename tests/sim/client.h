@@ -70,6 +70,7 @@ class Client final : public Process, public Endpoint {
   std::size_t busy_calls() const { return pending_.size() - pending_.count(follow_); }
   void flush();
   void note_names();
+  void check_fence();
   void settle();
   void show_token();
   void dial();
@@ -88,6 +89,7 @@ class Client final : public Process, public Endpoint {
   TimePoint next_ask_;                            // local
   std::map<std::uint64_t, std::size_t> pending_;  // index in records_.ops, by call
   std::uint64_t sessions_lost_ = 0;
+  TimePoint confirmed_;       // local: Core::last_confirmed() at the end of the last turn
   std::uint64_t follow_ = 0;  // number of the call that watches the group
   TimePoint next_follow_;     // local
   bool may_follow_ = true;

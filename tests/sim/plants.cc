@@ -209,6 +209,9 @@ constexpr PlantInfo kPlants[] = {
     {core::Planted::rollback_served, "rollback_served", "a state that is rolled back is served"},
     {core::Planted::acceptance_unseen, "acceptance_unseen",
      "a daemon does not see that an operator has accepted a loss"},
+    {core::Planted::load_untold, "load_untold", "a hello gets no answer while its job is loaded"},
+    {client::Planted::load_is_silence, "load_is_silence",
+     "a client does not take it for a sign of life that its job is loaded"},
     {core::Planted::committed_reply_kept, "committed_reply_kept",
      "replies that are durable wait for the next turn"},
 };

@@ -174,7 +174,17 @@ void Shard::load(const core::JobRef& slot, std::shared_ptr<store::JobLoad> load)
   read_on(slot, load);
 }
 
+/// Reads the next piece, in some seeds much later; see Swarm::slow_load.
 void Shard::read_on(const core::JobRef& slot, const std::shared_ptr<store::JobLoad>& load) {
+  const Duration most = daemon_.swarm().slow_load;
+  if (most == Duration(0)) return read_piece(slot, load);
+  world_.after(world_.random.between(Duration(0), most),
+               [this, self = shared_from_this(), slot, load, queue = queue_] {
+                 if (queue == queue_ && !dead()) read_piece(slot, load);
+               });
+}
+
+void Shard::read_piece(const core::JobRef& slot, const std::shared_ptr<store::JobLoad>& load) {
   queue_->post([this, self = shared_from_this(), slot, load, queue = queue_, intact = intact_,
                 g = generation_](store::Engine* engine) {
     store::JobPiece piece{core::unavailable("the engine is lost"), {}, true};

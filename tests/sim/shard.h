@@ -81,6 +81,7 @@ class Shard final : public Process,
   void report(const core::JobSlot* slot, const core::HostEvent& event) override;
 
   void read_on(const core::JobRef& slot, const std::shared_ptr<store::JobLoad>& load);
+  void read_piece(const core::JobRef& slot, const std::shared_ptr<store::JobLoad>& load);
   void note_step(const core::JobSlot& slot, const core::Effects& effects, const core::Origin* from,
                  std::uint64_t sequence);
   void note_owner(const core::JobSlot& slot);

@@ -23,6 +23,7 @@ constexpr std::uint64_t kAccessSeed = 0xACCE55;
 constexpr std::uint64_t kStrangersSeed = 0x57A6;
 constexpr std::uint64_t kThievesSeed = 0x7F1E;
 constexpr std::uint64_t kFleetSeed = 0xF1EE;
+constexpr std::uint64_t kLoadsSeed = 0x10AD5;
 constexpr Duration kPatience = seconds(60);  // after the last fault
 // By then a dead member is lost: its job is loaded again, a silent link has timed out, and the
 // grace has passed.
@@ -40,6 +41,8 @@ Swarm swarm_of(std::uint64_t seed, Random& random) {
   choose_fleet(swarm, fleet);
   Random strangers(seed ^ kStrangersSeed);
   choose_strangers(swarm, strangers);
+  Random loads(seed ^ kLoadsSeed);
+  if (!swarm.strangers) choose_slow_loads(swarm, loads);
   return swarm;
 }
 
@@ -94,7 +97,9 @@ void Simulation::start_clients() {
 /// for the seeds without them.
 void Simulation::start_access() {
   Random choice(seed_ ^ kAccessSeed);
-  const bool fits = !swarm_.relaunch && !swarm_.rollback && !swarm_.visits && !swarm_.loses;
+  // A client that is refused for its token may fence itself.
+  const bool fits = !swarm_.relaunch && !swarm_.rollback && !swarm_.visits && !swarm_.loses &&
+                    swarm_.slow_load == Duration(0);
   if (!fits || !choice.chance(15)) return;
   const Duration life = choice.between(seconds(3), seconds(20));
   records_.access = std::make_shared<AccessStory>(world_, choice.next(), life);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "protocol/limits.h"
+
 namespace c10dd::sim {
 namespace {
 
@@ -156,6 +158,18 @@ void choose_fleet(Swarm& s, Random& random) {
   s.lease = random.chance(50) ? seconds(1) : seconds(2);
   s.busy = std::max<Duration>(s.busy, seconds(15));
   s.loses = random.chance(20);
+}
+
+void choose_slow_loads(Swarm& s, Random& random) {
+  if (s.relaunch || s.visits || s.rollback || !random.chance(6)) return;
+  s.slow_load = random.between(milliseconds(200), seconds(3));
+  s.faults = {Fault::kill};
+  s.fault_every = random.between(seconds(4), seconds(10));
+  s.busy = random.between(seconds(20), seconds(40));
+  s.loses = false;
+  s.shared = s.fleet();
+  s.group_policy = choose_policy(random, std::max(1U, s.clients / s.jobs));
+  s.group_policy->ttl = random.chance(50) ? Duration(limits::kSessionTtl) : seconds(5);
 }
 
 void choose_strangers(Swarm& s, Random& random) {

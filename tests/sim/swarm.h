@@ -91,6 +91,7 @@ struct Swarm {
   bool relaunch = false;    ///< jobs start again as a whole, under the same names
   bool strangers = false;   ///< strangers change the directory of the fleet all the time
   bool untroubled = false;  ///< nothing happens by which the lease of a daemon may end
+  Duration slow_load{0};    ///< at most, between two pieces of a job that is loaded
 
   bool has(Fault fault) const;
   bool fleet() const { return daemons > 1; }
@@ -103,6 +104,9 @@ Swarm choose_swarm(Random& random);
 
 /// Makes the daemons of some seeds a fleet.
 void choose_fleet(Swarm& swarm, Random& random);
+/// Makes the loads of some seeds take seconds. Their members see no other trouble than the death of
+/// daemons, so none of them may fence itself.
+void choose_slow_loads(Swarm& swarm, Random& random);
 /// Lets strangers come to some fleets, half of which have no other trouble.
 void choose_strangers(Swarm& swarm, Random& random);
 

@@ -48,11 +48,12 @@ void Attachments::arrive(const JobLocation& location, HelloRequest request) {
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
   const std::string sender = request.sender();
-  loader_.serve(location, job, run,
-                [this, request = std::move(request)](const Result<JobRef>& served) {
-                  if (served) return attach(*served, request);
-                  refuse(request, served.error());
-                });
+  const bool asks_again = request.asks_again;
+  auto then = [this, request = std::move(request)](const Result<JobRef>& served) {
+    if (served) return attach(*served, request);
+    refuse(request, served.error());
+  };
+  loader_.serve(location, job, run, std::move(then), asks_again);
   const JobRef slot = table_.find(location.number);
   if (slot && !slot->serving) slot->opened_by = sender;
 }

@@ -27,6 +27,9 @@ struct HelloRequest {
   std::function<void(const JobRef&, const AttachmentRef&)> on_open;
   std::string client = {};  ///< address of the client; empty: this daemon
   Caller caller = {};
+  /// If the job is still loading after a while, the client is told so, and says hello again. If
+  /// false, the hello waits until the load has ended.
+  bool asks_again = false;
 
   /// Returns the name of who sends it: a principal, or without authentication an address.
   const std::string& sender() const { return caller.principal.empty() ? client : caller.principal; }
@@ -46,7 +49,8 @@ class Attachments {
   bool look(JobNumber number, const HelloRequest& request);
   /// Refuses a hello because the directory has not found the job.
   void not_found(const HelloRequest& request, Failure reason);
-  /// Handles a hello for a job of this host. If the job is still loading, the hello waits.
+  /// Handles a hello for a job of this host. If the job is still loading, the hello waits; see
+  /// HelloRequest::asks_again.
   void arrive(const JobLocation& location, HelloRequest request);
   /// As JobHost::detach(), for jobs of this host.
   void detach(const JobRef& slot, const AttachmentRef& attachment);

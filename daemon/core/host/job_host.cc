@@ -133,7 +133,8 @@ void JobHost::end_turn() {
   while (const JobRef slot = deadlines_.take_due(time)) {
     if (!slot->dropped && !slot->moving) commits_.perform(slot, slot->job->tick(time));
   }
-  if (loader_.has_pieces()) loader_.restore_pieces();
+  if (loader_.has_pieces()) loader_.restore_piece();
+  loader_.tell_waiters();
   commits_.start_batch();
   commits_.end_turn();
   if (!moves_.empty()) moves_.hand_over();
@@ -145,6 +146,7 @@ std::optional<SteadyTime> JobHost::next_wake() const {
   const SteadyTime clock = context_.loop.now();
   if (loader_.has_pieces()) return clock;
   std::optional<SteadyTime> next = commits_.next_batch();
+  if (const auto answer = loader_.next_answer()) next = next ? std::min(*next, *answer) : *answer;
   if (context_.in_fleet() && !table_.empty() && context_.lease_holds()) {
     const SteadyTime at = clock + (context_.fleet.lease_end - context_.loop.boot_now());
     next = next ? std::min(*next, at) : at;

@@ -111,8 +111,8 @@ class JobHost final : private JobDropper {
   /// Discards the held replies, because the outcome of their commits is unknown. The clients
   /// reconnect and repeat the requests.
   void engine_lost(const std::string& why);
-  /// Queues one piece of a job, which the engine has read. The host restores one piece of each job
-  /// per turn. Has no effect if the engine of this generation is no longer open.
+  /// Queues one piece of a job, which the engine has read. The host restores one piece per turn.
+  /// Has no effect if the engine of this generation is no longer open.
   void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece) {
     loader_.loaded(generation, slot, std::move(piece));
   }

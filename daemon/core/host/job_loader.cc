@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "daemon/core/deadlines.h"
 #include "daemon/core/host/commit_gate.h"
 #include "daemon/core/host/volatile_number.h"
 #include "daemon/core/job/job.h"
@@ -17,10 +18,13 @@ namespace {
 /// occupy the engine's thread.
 constexpr auto kDamagedPause = std::chrono::minutes(1);
 
+/// How much time of the loop a hello may take while its job is loaded; see still_loading().
+constexpr Duration kTimePerHello = std::chrono::microseconds(100);
+
 }  // namespace
 
 void JobLoader::serve(const JobLocation& location, const std::string& job, const std::string& run,
-                      std::function<void(Result<JobRef>)> then) {
+                      std::function<void(Result<JobRef>)> then, bool asks_again) {
   const bool has_engine = context_.is_open(location.generation);
   if (!has_engine && !is_volatile_number(location.number)) {
     return then(context_.cannot_serve("the engine is being reopened"));
@@ -40,10 +44,77 @@ void JobLoader::serve(const JobLocation& location, const std::string& job, const
     slot->damaged_until.reset();
     load(slot);
   }
-  slot->when_loaded.push_back([this, slot, then = std::move(then)] {
+  JobSlot::LoadWaiter waiter;
+  waiter.then = [this, slot, then = std::move(then)](const Failure* instead) {
+    if (instead != nullptr) return then(*instead);
     if (slot->serving) return then(slot);
     then(refusal_of(*slot));
+  };
+  if (asks_again && !planted(Planted::load_untold)) {
+    const SteadyTime until = context_.loop.now() + limits::kLoadAnswer;
+    waiter.until = SteadyTime(shared_tick(TimePoint(until.time_since_epoch())).time_since_epoch());
+  }
+  wait_for(slot, std::move(waiter));
+}
+
+// ---- who waits for a job -----------------------------------------------------------------------
+
+void JobLoader::wait_for(const JobRef& slot, JobSlot::LoadWaiter waiter) {
+  if (waiter.until) {
+    const auto asks_again = [](const JobSlot::LoadWaiter& other) { return !!other.until; };
+    if (std::ranges::none_of(slot->when_loaded, asks_again)) awaited_.push_back(slot);
+    next_answer_ = std::min(next_answer_.value_or(*waiter.until), *waiter.until);
+  }
+  slot->when_loaded.push_back(std::move(waiter));
+}
+
+/// Tells all who wait for a job that its load has ended, or has failed.
+void JobLoader::end_waits(JobSlot& slot) {
+  slot.told_to_retry = 0;
+  for (const auto& waiter : std::exchange(slot.when_loaded, {})) waiter.then(nullptr);
+}
+
+void JobLoader::tell_waiters() {
+  const SteadyTime now = context_.loop.now();
+  if (!next_answer_ || now < *next_answer_) return;
+  next_answer_.reset();
+  for (const JobRef& slot : std::exchange(awaited_, {})) {
+    tell_waiters_of(*slot, now);
+    bool more = false;
+    for (const JobSlot::LoadWaiter& waiter : slot->when_loaded) {
+      if (!waiter.until) continue;
+      more = true;
+      next_answer_ = std::min(next_answer_.value_or(*waiter.until), *waiter.until);
+    }
+    if (more) awaited_.push_back(slot);
+  }
+}
+
+void JobLoader::tell_waiters_of(JobSlot& slot, SteadyTime now) {
+  const Failure reason = still_loading(slot);
+  std::vector<JobSlot::LoadWaiter> told;
+  std::erase_if(slot.when_loaded, [&](JobSlot::LoadWaiter& waiter) {
+    const bool due = waiter.until && *waiter.until <= now;
+    if (due) told.push_back(std::move(waiter));
+    return due;
   });
+  slot.told_to_retry += told.size();
+  for (const JobSlot::LoadWaiter& waiter : told) waiter.then(&reason);
+}
+
+/// Returns what a client is told whose hello came while the job was loaded. The more clients there
+/// are, the later each of them comes back.
+Failure JobLoader::still_loading(const JobSlot& slot) const {
+  Failure reason =
+      slot.moving ? unavailable(format("{} is being handed to another daemon", described(slot)))
+                  : unavailable(format("{} is being loaded: {}", described(slot),
+                                       progress_of(table_.load_of(slot))));
+  const Duration all = kTimePerHello * static_cast<std::int64_t>(slot.when_loaded.size());
+  reason.retry_after = std::clamp<Duration>(all, limits::kLoadRetryMin, limits::kLoadRetryMax);
+  // Before its claim, another daemon may own the job, and may declare its members lost.
+  const bool owned = slot.job != nullptr || !context_.engine || !context_.engine->shared;
+  reason.loading = !slot.moving && owned;
+  return reason;
 }
 
 void JobLoader::probe(const JobLocation& location, const std::string& job, const std::string& run) {
@@ -78,6 +149,9 @@ Failure JobLoader::refusal_of(const JobSlot& slot) {
 }
 
 void JobLoader::load(const JobRef& slot, std::optional<store::Holder> over) {
+  slot->load_began = context_.loop.now();
+  slot->rows_restored = slot->bytes_restored = 0;
+  slot->rows_stored.reset();
   context_.shell.load(
       slot, std::make_shared<store::JobLoad>(
                 slot->number, store::ClaimTerms{context_.engine->precondition, slot->entry, over}));
@@ -130,7 +204,7 @@ void JobLoader::claim_decided(const JobRef& slot, const store::Holder& holder,
 void JobLoader::give_up(const JobRef& slot, Failure refusal) {
   slot->refusal = std::move(refusal);
   dropper_.drop(slot, *slot->refusal);
-  for (const auto& then : std::exchange(slot->when_loaded, {})) then();
+  end_waits(*slot);
 }
 
 /// Starts to serve a volatile run, which is empty. Its number also is its incarnation, because no
@@ -150,20 +224,21 @@ void JobLoader::loaded(std::uint64_t generation, const JobRef& slot, store::JobP
   if (!context_.is_open(generation) || slot->dropped) return;
   if (planted(Planted::piece_lost) && !piece.last && slot->job) return;
   slot->pieces.push_back(std::move(piece));
-  // The first piece puts the job into loading_. restore_pieces() keeps the job in loading_ while
-  // the job has pieces left.
+  // The first piece puts the job into loading_. restore_piece() keeps the job in loading_ while the
+  // job has pieces left.
   if (slot->pieces.size() == 1) loading_.push_back(slot);
 }
 
-void JobLoader::restore_pieces() {
+void JobLoader::restore_piece() {
+  while (!loading_.empty() && loading_.front()->dropped) loading_.pop_front();
   if (loading_.empty()) return;
-  for (const JobRef& slot : std::exchange(loading_, {})) {
-    if (!slot->dropped) restore_piece(slot);
-    if (!slot->dropped && !slot->pieces.empty()) loading_.push_back(slot);
-  }
+  const JobRef slot = std::move(loading_.front());
+  loading_.pop_front();
+  restore_piece_of(slot);
+  if (!slot->dropped && !slot->pieces.empty()) loading_.push_back(slot);
 }
 
-void JobLoader::restore_piece(const JobRef& slot) {
+void JobLoader::restore_piece_of(const JobRef& slot) {
   const store::JobPiece piece = std::move(slot->pieces.front());
   slot->pieces.pop_front();
   const auto* claim = piece.claim ? std::get_if<store::Claim>(&*piece.claim) : nullptr;
@@ -185,7 +260,10 @@ void JobLoader::restore_piece(const JobRef& slot) {
     slot->gate = std::make_unique<CommitGate>(start, confirm);
     slot->restored = {};
   }
+  slot->rows_stored = piece.stored;
+  slot->rows_restored += piece.rows.size();
   for (const Row& row : piece.rows) {
+    slot->bytes_restored += row.key.size() + row.value.size();
     if (slot->restored) slot->restored = slot->job->restore(row);
   }
   if (!piece.last) return;
@@ -231,7 +309,7 @@ void JobLoader::finish(const JobRef& slot, const Result<void>& result) {
     slot->job.reset();
     slot->gate.reset();
   }
-  for (const auto& then : std::exchange(slot->when_loaded, {})) then();
+  end_waits(*slot);
   if (!good && !damaged) dropper_.drop(slot, good.error());
   if (good.has_error() && good.error().code == Code::unavailable) {
     dropper_.lose_engine(good.error().detail, replaced);
@@ -248,7 +326,7 @@ void JobLoader::give_up_all(const std::string& why) {
     // belong to another daemon, so this daemon must not retire it for that.
     if (context_.in_fleet()) slot->refusal = context_.cannot_serve(why);
     dropper_.drop(slot, context_.cannot_serve(why));
-    for (const auto& then : std::exchange(slot->when_loaded, {})) then();
+    end_waits(*slot);
   }
 }
 

@@ -59,7 +59,7 @@ void JobMoves::end(JobSlot& slot, const Failure& reason) {
   if (!slot.moving) return;
   const JobMove move = std::move(*slot.moving);
   slot.moving.reset();
-  for (const auto& waiting : std::exchange(slot.when_loaded, {})) waiting();
+  for (const auto& waiter : std::exchange(slot.when_loaded, {})) waiter.then(nullptr);
   move.then(move.done ? Result<void>() : reason);
 }
 

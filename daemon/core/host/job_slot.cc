@@ -7,6 +7,7 @@
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
+#include "protocol/wording.h"
 
 namespace c10dd::core {
 
@@ -26,11 +27,25 @@ void JobSlot::end(const AttachmentRef& attachment, SteadyTime now) {
   attachment->sink = nullptr;
 }
 
-std::string described(const JobSlot& slot) {
-  const std::string run =
-      slot.run.empty() ? "" : format(" run \"{}\"", printable(slot.run, limits::kNameShown));
-  return format("job \"{}\"{} (number {})", printable(slot.name, limits::kNameShown), run,
-                slot.number);
+namespace {
+
+std::string described(const std::string& name, const std::string& run, JobNumber number) {
+  const std::string of_run =
+      run.empty() ? "" : format(" run \"{}\"", printable(run, limits::kNameShown));
+  return format("job \"{}\"{} (number {})", printable(name, limits::kNameShown), of_run, number);
+}
+
+}  // namespace
+
+std::string described(const JobSlot& slot) { return described(slot.name, slot.run, slot.number); }
+
+std::string described(const LoadReport& load) {
+  return described(load.name, load.run, load.number);
+}
+
+std::string progress_of(const LoadReport& load) {
+  const std::string of = load.of_rows ? format(" of {}", *load.of_rows) : "";
+  return format("{}{} rows ({} bytes) restored in {}", load.rows, of, load.bytes, human(load.took));
 }
 
 }  // namespace c10dd::core

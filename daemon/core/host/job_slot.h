@@ -117,14 +117,25 @@ struct JobSlot {
   std::uint64_t refusals = 0;                ///< number of refused hellos so far
 
   // Loading.
-  /// Called when the load has ended or failed, or when a move has ended.
-  std::vector<std::function<void()>> when_loaded;
+  /// Waits until the load has ended or failed, or a move has ended.
+  struct LoadWaiter {
+    /// Called once: with null at that time, or earlier, at `until`, with a failure that says how
+    /// far the load is.
+    std::function<void(const Failure* instead)> then;
+    std::optional<SteadyTime> until;  ///< empty: it waits as long as it takes
+  };
+  std::vector<LoadWaiter> when_loaded;
+  std::uint64_t told_to_retry = 0;     ///< how many hellos of this load were told how far it is
   std::deque<store::JobPiece> pieces;  ///< read, not yet restored
-  Result<void> restored;               ///< whether all pieces so far could be restored
-  std::string load_failure;            ///< why the job is not served
-  std::optional<Failure> refusal;      ///< the reply to hellos, instead of load_failure
-  store::Precondition entry;           ///< JobLocation::entry
-  std::optional<JobMove> moving;       ///< nothing can change the job any more
+  SteadyTime load_began;
+  std::uint64_t rows_restored = 0;
+  std::uint64_t bytes_restored = 0;
+  std::optional<std::uint64_t> rows_stored = {};  ///< how many there are, if the engine knows it
+  Result<void> restored;                          ///< whether all pieces so far could be restored
+  std::string load_failure;                       ///< why the job is not served
+  std::optional<Failure> refusal;                 ///< the reply to hellos, instead of load_failure
+  store::Precondition entry;                      ///< JobLocation::entry
+  std::optional<JobMove> moving;                  ///< nothing can change the job any more
   /// Set if rows are damaged: before this time, hellos are refused and the job is not loaded again.
   std::optional<SteadyTime> damaged_until;
 
@@ -162,6 +173,23 @@ struct JobReport {
   Diagnosis last_stuck = {};
   Duration last_ended{0};  ///< how long ago it ended
 };
+
+/// A host's report on a job that it is loading.
+struct LoadReport {
+  std::string name;
+  std::string run;
+  JobNumber number = 0;
+  std::uint64_t rows = 0;                     ///< restored so far
+  std::uint64_t bytes = 0;                    ///< of these rows
+  std::optional<std::uint64_t> of_rows = {};  ///< how many there are, if the engine knows it
+  Duration took{0};
+};
+
+/// Returns job, run and number for a text.
+std::string described(const LoadReport& load);
+/// Returns a text such as "1200000 of 4000000 rows (250000000 bytes) restored in
+/// 3.1 s".
+std::string progress_of(const LoadReport& load);
 
 /// A report on one run of a job, with who waits for what.
 struct RunReport {

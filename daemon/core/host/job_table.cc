@@ -48,6 +48,24 @@ std::vector<JobReport> JobTable::reports() const {
   return all;
 }
 
+LoadReport JobTable::load_of(const JobSlot& slot) const {
+  return {slot.name,
+          slot.run,
+          slot.number,
+          slot.rows_restored,
+          slot.bytes_restored,
+          slot.rows_stored,
+          context_.loop.now() - slot.load_began};
+}
+
+std::vector<LoadReport> JobTable::loads() const {
+  std::vector<LoadReport> all;
+  for (const auto& [number, slot] : slots_) {
+    if (!slot->serving && !slot->damaged_until) all.push_back(load_of(*slot));
+  }
+  return all;
+}
+
 std::vector<JobNumber> JobTable::numbers_of(std::string_view job) const {
   std::vector<JobNumber> all;
   for (const auto& [number, slot] : slots_) {
@@ -117,7 +135,7 @@ std::size_t JobTable::close(JobNumber number) {
   const JobRef slot = find(number);
   if (!slot) return 0;
   const std::size_t connected =
-      slot->serving ? slot->job->stats().sessions : slot->when_loaded.size();
+      slot->serving ? slot->job->stats().sessions : slot->when_loaded.size() + slot->told_to_retry;
   if (connected == 0) slot->in_use = false;
   return connected;
 }

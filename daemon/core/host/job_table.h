@@ -34,6 +34,9 @@ class JobTable {
 
   /// Returns a report on each job that is served.
   std::vector<JobReport> reports() const;
+  /// Returns a report on each job that is being loaded.
+  std::vector<LoadReport> loads() const;
+  LoadReport load_of(const JobSlot& slot) const;
   /// Returns the numbers of the runs of this job that are served.
   std::vector<JobNumber> numbers_of(std::string_view job) const;
   /// Returns the runs of this job in which clients of a protocol without sessions are connected,
@@ -50,8 +53,8 @@ class JobTable {
   /// with the next hello.
   void end_series(JobNumber number);
   /// Closes a job that has no users. Each later hello must then ask the directory first. Returns
-  /// the number of users: connected sessions or, while the job is loading, waiting hellos. If this
-  /// number is not 0, the call has changed nothing.
+  /// the number of users: connected sessions or, while the job is loading, hellos that wait or were
+  /// told to come back. If this number is not 0, the call has changed nothing.
   std::size_t close(JobNumber number);
   /// Undoes close(). Called if the directory decides not to remove the job.
   void keep(JobNumber number);

@@ -148,13 +148,13 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                     channel.job->name == hello.job && channel.job->run == hello.run;
   if (channel.job && !same) host_.detach(channel.job, channel.attachment);
   channel = {++hellos_, hello.session, std::move(shown), nullptr, nullptr};
-  jobs_changed_ = true;
+  jobs_changed_ = greeted_ = true;
   const auto on_open = [this, self = connection_.shared_from_this(), number = header.channel,
                         newest = hellos_](const JobRef& job, const AttachmentRef& attachment) {
     opened_on(number, newest, job, attachment);
   };
   host_.hello({connection_.shared_from_this(), header.channel, header.sequence, number_,
-               std::move(hello), on_open, connection_.client(), std::move(*caller)});
+               std::move(hello), on_open, connection_.client(), std::move(*caller), true});
 }
 
 NativeChannels::Credential NativeChannels::credential_of(const std::string& job, std::string text,

@@ -85,6 +85,9 @@ class NativeChannels {
   /// on, has to be opened again, too.
   void recheck();
 
+  /// Returns true if a hello has come whose client may do something in its job. The daemon owes it
+  /// an answer, however long that takes.
+  bool greeted() const { return greeted_; }
   /// Returns true if a session was ever opened on this connection.
   bool opened() const { return opened_; }
   /// Returns the job that got the newest request; null before the first such request.
@@ -130,6 +133,7 @@ class NativeChannels {
   bool jobs_changed_ = false;  // jobs_ may be out of date
   std::unordered_map<std::uint32_t, Channel> channels_;
   std::uint64_t hellos_ = 0;
+  bool greeted_ = false;
   bool opened_ = false;
 };
 

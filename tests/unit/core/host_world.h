@@ -27,6 +27,7 @@ class TestSink : public ReplySink {
     got.push_back(std::to_string(channel) + ":" + std::string(find_op(reply.op)->name) + " " +
                   std::string(reply.result ? "ok" : name_of(reply.result.error().code)));
     if (reply.result) return;
+    refusal = reply.result.error();
     detail = reply.result.error().detail;
     addresses = reply.result.error().addresses;
   }
@@ -40,6 +41,7 @@ class TestSink : public ReplySink {
   std::vector<std::string> take() { return std::exchange(got, {}); }
 
   std::vector<std::string> got;
+  Failure refusal;                     ///< the newest one
   std::string detail;                  ///< of the newest failure
   std::vector<std::string> addresses;  ///< likewise
   int flushes = 0;

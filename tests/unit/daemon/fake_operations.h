@@ -24,6 +24,7 @@ struct FakeOperations final : Operations {
     asked.push_back("jobs");
     co_return jobs;
   }
+  boost::asio::awaitable<std::vector<core::LoadReport>> job_loads() override { co_return loads; }
   boost::asio::awaitable<std::vector<core::RunReport>> runs_of(const std::string& job) override {
     asked.push_back("runs of " + job);
     co_return runs;
@@ -96,6 +97,7 @@ struct FakeOperations final : Operations {
   std::string trainers;
   std::string metrics = "c 1\n";
   std::vector<core::JobReport> jobs;
+  std::vector<core::LoadReport> loads;
   std::vector<core::RunReport> runs;
   std::vector<EndpointReport> endpoints;
   DaemonsPage daemons_page;

@@ -21,6 +21,8 @@ struct EngineFaults {
   std::atomic<unsigned> relieved = 0;  ///< number of calls of relieve()
   /// Called on the commit thread before each commit; set before the first one.
   std::function<void()> before_commit;
+  /// Called on the commit thread before a job is read; set before the first one.
+  std::function<void()> before_read;
   /// What hand_over() does; null: what a memory engine does.
   std::function<Result<void>(const store::Ownership& owner, std::uint64_t process)> hand_over;
 };
@@ -41,7 +43,10 @@ class FaultyEngine final : public store::Engine {
   }
   Result<void> renew(const store::Ownership& owner) override { return memory_->renew(owner); }
   Result<void> release(const store::Ownership& owner) override { return memory_->release(owner); }
-  std::unique_ptr<store::RowReader> read(JobNumber job) override { return memory_->read(job); }
+  std::unique_ptr<store::RowReader> read(JobNumber job) override {
+    if (faults_->before_read) faults_->before_read();
+    return memory_->read(job);
+  }
   std::vector<store::Outcome> commit(std::span<const store::JobBatch> batches) override {
     if (faults_->before_commit) faults_->before_commit();
     if (faults_->unknown) return {batches.size(), store::Outcome::unknown};

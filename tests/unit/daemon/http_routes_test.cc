@@ -49,6 +49,45 @@ TEST_F(HttpRoutes, AnswerWhatTheyPromise) {
   }
 }
 
+TEST_F(HttpRoutes, ShowHowFarLoadsAre) {
+  using std::chrono::milliseconds;
+  operations.loads = {
+      {"digits", "r1", 3, 1'200'000, 250'000'000, 4'000'000, milliseconds(3'100)},
+      {"words", "", 4, 7, 100, {}, milliseconds(200)},
+  };
+  EXPECT_EQ(ask("GET", "/readyz").body,
+            "ready\nengine: rocksdb\ndurability: fsync\n"
+            "loading: job \"digits\" run \"r1\" (number 3), 1200000 of 4000000 rows (250000000 "
+            "bytes) restored in 3.1 s\n"
+            "loading: job \"words\" (number 4), 7 rows (100 bytes) restored in 0.2 s\n");
+  operations.known.names_jobs = false;
+  EXPECT_EQ(ask("GET", "/readyz").body.find("digits"), std::string::npos);
+  EXPECT_NE(ask("GET", "/readyz").body.find("loading: job number 3, 12"), std::string::npos);
+
+  const boost::json::value jobs = boost::json::parse(ask("GET", "/v1/jobs").body).at("jobs");
+  ASSERT_EQ(jobs.as_array().size(), 2U);
+  EXPECT_EQ(jobs.at(0).at("job").as_string(), "digits");
+  const boost::json::value& first = jobs.at(0).at("loading");
+  EXPECT_EQ(first.at("rows").to_number<int>(), 1'200'000);
+  EXPECT_EQ(first.at("of_rows").to_number<int>(), 4'000'000);
+  EXPECT_EQ(first.at("bytes").to_number<int>(), 250'000'000);
+  EXPECT_EQ(first.at("seconds").to_number<double>(), 3.1);
+  EXPECT_FALSE(jobs.at(1).at("loading").as_object().contains("of_rows"));
+  EXPECT_FALSE(jobs.at(0).as_object().contains("keys")) << "nothing is known of it yet";
+
+  const HttpReply page = ask("GET", "/v1/jobs/digits");
+  EXPECT_EQ(page.status, 200);
+  const boost::json::value job = boost::json::parse(page.body);
+  EXPECT_TRUE(job.at("runs").as_array().empty());
+  ASSERT_EQ(job.at("loading").as_array().size(), 1U) << "not the run of the other job";
+  EXPECT_EQ(job.at("loading").at(0).at("run").as_string(), "r1");
+  EXPECT_EQ(job.at("loading").at(0).at("number").as_string(), "3");
+  for (std::uint64_t number = 5; number <= 30; ++number) {
+    operations.loads.push_back({"many", "", number, 0, 0, {}, {}});
+  }
+  EXPECT_TRUE(ask("GET", "/readyz").body.ends_with("\nloading: 12 more jobs\n"));
+}
+
 TEST_F(HttpRoutes, NothingIsAnsweredToAnUnknownHost) {
   HttpRequest request{"GET", "/v1/jobs", true};
   request.host = "evil.example:29500";

@@ -2,6 +2,7 @@
 // Native connections that are slow, silent or large, and those that move between loops.
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 
 #include "daemon/net/native_session.h"
 #include "protocol/limits.h"
+#include "tests/unit/daemon/faulty_engine.h"
 #include "tests/unit/daemon/native_peer.h"
 #include "tests/unit/daemon/samples.h"
 #include "tests/unit/daemon/small_daemon.h"
@@ -161,6 +163,26 @@ TEST(NativeSilence, ConnectionWithoutAHelloEndsAtTheDeadline) {
   peer.connect();
   EXPECT_TRUE(peer.ends());
   EXPECT_EQ(daemon.closed("native", "hello_deadline"), 1);
+}
+
+TEST(NativeSilence, AHelloWhoseJobIsLoadedForLongMeetsNoDeadline) {
+  const auto faults = std::make_shared<EngineFaults>();
+  std::promise<void> read;
+  faults->before_read = [may_read = read.get_future().share()] { may_read.wait(); };
+  SmallDaemon daemon(1, {}, std::make_unique<FaultyEngine>(faults));
+  daemon.context.hello_deadline = milliseconds(1);
+  NativePeer peer(daemon);
+  peer.connect(NativePeer::frame(NativePeer::hello_of(1)));
+  for (int i = 0; i < 2; ++i) {
+    const NativeReply told = peer.next();
+    EXPECT_EQ(told.code(), Code::unavailable);
+    EXPECT_TRUE(told.reply.error().loading) << told.detail();
+    EXPECT_NE(told.detail().find("is being loaded: "), std::string::npos) << told.detail();
+    peer.send(NativePeer::hello_of(1));
+  }
+  read.set_value();
+  EXPECT_EQ(peer.next().code(), Code::ok) << "on the same connection";
+  EXPECT_EQ(daemon.closed("native", "hello_deadline"), 0);
 }
 
 // A group with one member whose connection has many requests of another session before it.
