@@ -90,8 +90,7 @@ LOCKS_ALLOWED = [
     "store/group_commit.*",  # shard threads hand batches to the commit thread
     "daemon/access*", "daemon/net/rechecks.*",  # all loops note whom they admit; files have a thread
     "daemon/shard/caused_log.*",   # all loops write lines, and share their number
-    "daemon/config/authenticator.*",  # all loops look tokens up
-    "daemon/core/memory_ledger.*",    # all loops open the accounts of principals
+    "daemon/config/authenticator.*", "daemon/core/memory_ledger.*",  # all loops look principals up
     "store/rocks/mark_writer.*",   # the commit thread hands marks to the thread that writes them
     "store/rocks/room.*",    # the commit thread asks the thread that makes room
     "client/*",              # trainer threads hand calls to the connection's thread

@@ -55,7 +55,7 @@ Shard& shard_of(const Stream& stream, const SessionContext& context) {
     caller = std::move(*known);
   }
   const Result<Shard*> shard =
-      context.shard_of(hello.job, hello.run, {{}, !caller.observes(), caller.principal});
+      context.shard_of(hello.job, hello.run, {{}, !caller.observes(), caller.observes(), caller.principal});
   return shard ? **shard : context.first;
 }
 

@@ -116,9 +116,10 @@ void Line::begin_handshake(const Address& to) {
 void Line::shake_hands() {
   if (!channel_ || shaken_) return;
   throw_if_interrupted();
-  const Result<void> done =
+  const Result<bool> done =
       client::shake_hands(*channel_, descriptor_.get(), kNoInterrupt, patience_);
   if (!done) throw std::runtime_error(done.error().detail);
+  if (!*done) throw std::runtime_error("the TLS handshake took too long");
   shaken_ = true;
 }
 

@@ -37,17 +37,11 @@ BarrierKey read_barrier(RowKeyReader& in) {
 // Up to this many arrival rows are erased one by one. More rows are erased by their prefix.
 constexpr std::size_t kErasedOneByOne = 1'024;
 
-std::size_t bytes_of(const Arrival& arrival) {
-  std::size_t bytes = 0;
-  for (const Bytes& part : arrival.parts) bytes += part.size() + sizeof(std::uint32_t);
-  return bytes;
-}
-
 /// Returns the memory of an arrival: of its entries in the tables, and of what it brings.
 std::size_t memory_of(const Arrival& arrival) {
   constexpr std::size_t kArrival = 512;
   constexpr std::size_t kPart = 48;
-  return kArrival + bytes_of(arrival) + arrival.parts.size() * kPart +
+  return kArrival + arrival.bytes() + arrival.parts.size() * kPart +
          arrival.participants.size() * sizeof(Rank);
 }
 
@@ -68,6 +62,12 @@ bool fits_together(const BarrierKey& key, const BarrierState& barrier) {
 }
 
 }  // namespace
+
+std::size_t Arrival::bytes() const {
+  std::size_t bytes = 0;
+  for (const Bytes& part : parts) bytes += part.size() + sizeof(std::uint32_t);
+  return bytes;
+}
 
 std::string describe(const BarrierKey& key) {
   return format("{} \"{}\" (generation {}, sequence {})",
@@ -137,7 +137,7 @@ Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, A
                    "too many unfinished barriers and exchanges in the job: {}, limit {}", pending(),
                    limits::kBarriersPerJob);
   }
-  const std::size_t bytes = bytes_of(arrival);
+  const std::size_t bytes = arrival.bytes();
   if (arrived_bytes_ + bytes > limits::kArrivedBytes) {
     return failure(Code::quota_exceeded,
                    "too many bytes in unfinished exchanges of the job: {}, limit {}",
@@ -257,7 +257,7 @@ void Barriers::finish(const BarrierKey& key, BarrierState& barrier) {
   for (const auto& [rank, arrival] : barrier.arrivals) {
     if (barrier.broken) sessions[rank] = arrival.session;
     if (!barrier.broken) sessions.push_back(arrival.session);
-    arrived_bytes_ -= bytes_of(arrival);
+    arrived_bytes_ -= arrival.bytes();
   }
   barrier.cohort =
       participation_.finished(key, std::move(sessions), barrier.broken.has_value(), like(key));
@@ -342,7 +342,7 @@ void Barriers::leave(const SessionId& session, Revision revision, Rows& rows) {
     std::erase_if(barrier.arrivals, [&](const auto& entry) {
       if (entry.second.session != session) return false;
       rows.push_back({Row::Kind::erase, barrier_row('a', key).number(entry.first).take(), {}});
-      if (!planted(Planted::arrival_bytes_kept)) arrived_bytes_ -= bytes_of(entry.second);
+      if (!planted(Planted::arrival_bytes_kept)) arrived_bytes_ -= entry.second.bytes();
       return true;
     });
     waiting_.erase(key);  // a rank is missing again
@@ -366,7 +366,7 @@ void Barriers::drop(const BarrierKey& key, Rows& rows) {
   erase_arrivals(key, barrier, rows);
   for (const auto& [rank, arrival] : barrier.arrivals) {
     participation_.withdrew(arrival.session, key);
-    arrived_bytes_ -= bytes_of(arrival);
+    arrived_bytes_ -= arrival.bytes();
   }
   forget(key, rows);
 }
@@ -468,7 +468,7 @@ Result<void> Barriers::resume(TimePoint now, const AccountRef& account) {
     for (auto& [rank, arrival] : barrier.arrivals) {
       participation_.arrived(arrival.session, key);
       arrival.charge = Charge(account, memory_of(arrival));
-      arrived_bytes_ += bytes_of(arrival);
+      arrived_bytes_ += arrival.bytes();
       if (all) barrier.absent.insert(arrival.session);
     }
     if (all) waiting_.insert(key);
@@ -490,41 +490,6 @@ Result<void> Barriers::resume(TimePoint now, const AccountRef& account) {
   const auto completed_at = [&](const BarrierKey& key) { return barriers_.at(key).revision; };
   std::ranges::stable_sort(completed_, {}, completed_at);
   return {};
-}
-
-std::size_t Barriers::charged() const {
-  std::size_t bytes = 0;
-  for (const auto& [key, barrier] : barriers_) {
-    bytes += barrier.charge.bytes();
-    for (const auto& [rank, arrival] : barrier.arrivals) bytes += arrival.charge.bytes();
-  }
-  return bytes;
-}
-
-AuditResult Barriers::audit() const {
-  std::size_t arrived_bytes = 0;
-  std::size_t completed_bytes = 0;
-  std::size_t completed = 0;
-  std::size_t waiting = 0;
-  for (const auto& [key, barrier] : barriers_) {
-    for (const auto& [rank, arrival] : barrier.arrivals) {
-      for (const Bytes& part : arrival.parts) arrived_bytes += part.size() + sizeof(std::uint32_t);
-      const Participation::Participant* participant = participation_.find(arrival.session);
-      if (participant == nullptr || !participant->waits.contains(key)) {
-        return describe(key) + ": a session that has arrived is not recorded as a participant";
-      }
-    }
-    waiting += waiting_.contains(key) && !barrier.absent.empty() ? 1 : 0;
-    if (!barrier.complete) continue;
-    ++completed;
-    completed_bytes += barrier.bytes();
-  }
-  return first_difference(
-      {differ("bytes of arrivals", arrived_bytes_, arrived_bytes),
-       differ("bytes of outcomes", completed_bytes_, completed_bytes),
-       differ("outcomes", completed_.size(), completed),
-       differ("unfinished barriers", unfinished_.size(), barriers_.size() - completed),
-       differ("barriers that wait for a connection", waiting_.size(), waiting)});
 }
 
 }  // namespace c10dd::core

@@ -48,6 +48,8 @@ struct Arrival {
   std::string group = {};               ///< see Barrier in protocol/barrier_ops.h
   std::vector<Rank> participants = {};  ///< see Barrier in protocol/barrier_ops.h
   Charge charge = {};                   ///< not stored
+
+  std::size_t bytes() const;  ///< of its parts
 };
 BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts, group, participants))
 

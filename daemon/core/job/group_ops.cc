@@ -64,8 +64,8 @@ OptionalReply GroupOps::on(Step& step, const Join& join) {
   if (Result<void> good = check_join(join, known); !good) return good.error();
   ChangeContext at = step.change_context();
   const SessionId& id = step.from.session;
-  const Group* const known = groups_.find(join.group);
-  const bool is_member = known != nullptr && known->state().find(id) != nullptr;
+  const Group* const group_before = groups_.find(join.group);
+  const bool is_member = group_before != nullptr && group_before->state().find(id) != nullptr;
   if (!is_member) {
     if (auto full = step.allowance.refuses(memory_of_member(join), "this member"))
       return Reply(*full);

@@ -255,15 +255,6 @@ void Sessions::leave_connection(const Session& session) {
     connections_.erase(liveness);
 }
 
-std::size_t Sessions::charged() const {
-  std::size_t bytes = 0;
-  for (const auto& [id, session] : sessions_) {
-    bytes += session.charge.bytes();
-    for (const auto& [sequence, delivery] : session.deliveries) bytes += delivery.charge.bytes();
-  }
-  return bytes;
-}
-
 AuditResult Sessions::audit() const {
   std::map<std::uint64_t, std::size_t> counted;
   std::size_t observers = 0;
@@ -348,19 +339,6 @@ std::vector<Delivery> Sessions::acknowledge(const SessionId& id, Session& sessio
     acked.push_back(std::move(node.mapped()));
   }
   return acked;
-}
-
-void Sessions::charge_replies(Session& session) {
-  const std::size_t blocks = session.replies.size() / kReplyBlock;
-  const std::size_t bytes = kSessionBytes + blocks * kReplyBlock * kReplyBytes;
-  if (bytes != session.charge.bytes()) session.charge.set(bytes);
-}
-
-std::optional<Failure> Sessions::check_keep(const Session& session, const Allowance& allowance) {
-  const bool new_block = session.replies.size() % kReplyBlock == kReplyBlock - 1;
-  if (!new_block && session.deliveries.empty()) return std::nullopt;
-  return allowance.refuses((new_block ? kReplyBlock * kReplyBytes : 0) + kDeliveryBytes,
-                           "one more unacknowledged reply of this session");
 }
 
 void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,

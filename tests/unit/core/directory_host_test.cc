@@ -137,7 +137,7 @@ TEST(DirectoryHost, GivesNoNumberToAJobThatAViewerNames) {
   EXPECT_EQ(world.detail,
             "job \"a\" does not exist, and a viewer cannot create it; connect after its first "
             "trainer");
-  EXPECT_EQ(world.directory->expect("a", "r", {{}, false, {}}).error().detail,
+  EXPECT_EQ(world.directory->expect("a", "r", {{}, false}).error().detail,
             "run \"r\" of job \"a\" does not exist, and a viewer cannot create it; connect after "
             "its first trainer");
   EXPECT_TRUE(world.directory->runs().empty());
@@ -145,7 +145,7 @@ TEST(DirectoryHost, GivesNoNumberToAJobThatAViewerNames) {
   const JobNumber number = world.join("a", 2)->job->number;
   EXPECT_EQ(number, 1U) << "what was refused has used no number";
   EXPECT_EQ(world.observe("a", 1), Lines{"1:hello ok"});
-  EXPECT_EQ(world.directory->expect("a", "", {{}, false, {}}).value(), number);
+  EXPECT_EQ(world.directory->expect("a", "", {{}, false}).value(), number);
   EXPECT_EQ(world.observe("a", 3, "r"), Lines{"1:hello not_found"});
   EXPECT_EQ(world.directory->runs().size(), 1U);
 }

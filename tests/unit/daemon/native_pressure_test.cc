@@ -255,7 +255,7 @@ TEST(NativeSilence, HeartbeatsKeepAConnection) {
 std::string job_on(SmallDaemon& daemon, std::size_t loop) {
   for (int i = 0;; ++i) {
     const std::string job = "job" + std::to_string(i);
-    Shard* const at = daemon.host.shard_of(job, "", true).value();
+    Shard* const at = daemon.host.shard_of(job, "", {}).value();
     if ((at == &daemon.shard()) == (loop == 0)) return job;
   }
 }

@@ -54,7 +54,8 @@ TEST_F(NativeSessionTest, HelloIsWelcomed) {
 
 TEST_F(NativeSessionTest, WhoMayNotIsRefusedBeforeItsJobIsLookedUp) {
   int looked_up = 0;
-  daemon_.context.shard_of = [&](const std::string&, const std::string&, bool) -> Result<Shard*> {
+  daemon_.context.shard_of = [&](const std::string&, const std::string&,
+                                 const core::JobAsker&) -> Result<Shard*> {
     ++looked_up;
     return &daemon_.shard();
   };
