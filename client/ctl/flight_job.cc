@@ -21,7 +21,9 @@ namespace {
 
 using Ranks = std::vector<Rank>;
 
-std::string shown(std::string_view name) { return '"' + printable(name, limits::kNameShown) + '"'; }
+std::string text_of_label(std::string_view name) {
+  return '"' + printable(name, limits::kNameShown) + '"';
+}
 
 /// Puts the records together.
 class JobBuilder {
@@ -55,7 +57,7 @@ class JobBuilder {
     }
     for (JobGroup& group : all) {
       const bool ambiguous = labels[group.label] > 1;
-      group.label = "group " + shown(group.label);
+      group.label = "group " + text_of_label(group.label);
       if (ambiguous) group.label += " (" + printable(group.name, limits::kNameShown) + ')';
     }
     return all;

@@ -54,8 +54,8 @@ Shard& shard_of(const Stream& stream, const SessionContext& context) {
     if (!known) return context.first;
     caller = std::move(*known);
   }
-  const Result<Shard*> shard =
-      context.shard_of(hello.job, hello.run, {{}, !caller.observes(), caller.observes(), caller.principal});
+  const Result<Shard*> shard = context.shard_of(
+      hello.job, hello.run, {{}, !caller.observes(), caller.observes(), caller.principal});
   return shard ? **shard : context.first;
 }
 

@@ -25,7 +25,7 @@ Bytes with_other_field(const Bytes& value, Input& in) {
   using Fields = boost::describe::describe_members<T, boost::describe::mod_public>;
   std::size_t choice = in.below(boost::mp11::mp_size<Fields>::value);
   boost::mp11::mp_for_each<Fields>([&](auto field) {
-    if (choice-- == 0) (*row).*field.pointer = other.*field.pointer;
+    if (choice-- == 0) (*row).*field.pointer = std::move(other.*field.pointer);
   });
   return c10dd::wire::encode(*row);
 }

@@ -246,7 +246,8 @@ Activity activity(Rank rank, std::uint64_t sequence, const std::string& call) {
        {Kind::receive, false, 0, second, Duration(0), 1 - std::int64_t{rank % 2}, "b", ""}},
       {{2, rank}},
       {{1, second, Duration(0)}}};
-  return {{{7, "world", "a", 1, 3, rank, rank}}, {}, {group}, true, rank == 1, {{7, 0, call, "1"}}};
+  return {
+      {{7, "world", "a", 1, 3, rank, rank}}, {}, {group}, true, rank == 1, {{7, 0, call, "1"}}, {}};
 }
 
 /// Requests by which every kind of row comes to be.
@@ -289,7 +290,7 @@ std::vector<std::pair<std::uint8_t, Request>> story() {
           {0, activity(0, 3, "a")},
           {1, activity(1, 3, "b")},
           {2, activity(2, 2, "a")},
-          {1, Activity{{}, {7}, {}, false, false, {}}},
+          {1, Activity{{}, {7}, {}, false, false, {}, {}}},
           {1, Goodbye{}}};
 }
 

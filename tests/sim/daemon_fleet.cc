@@ -107,7 +107,7 @@ void Daemon::report(const core::FleetEvent& event) {
 }
 
 std::optional<JobNumber> Daemon::number_of(const std::string& job) const {
-  const Result<JobNumber> number = directory_->expect(job, "", true);
+  const Result<JobNumber> number = directory_->expect(job, "", {});
   return number ? std::optional(*number) : std::nullopt;
 }
 

@@ -29,8 +29,7 @@ void JobHost::hello(HelloRequest request) {
 void JobHost::find_job(HelloRequest request, bool looks) {
   const std::string job = request.hello.job;
   const std::string run = request.hello.run;
-  const JobAsker asker{request.client, !request.caller.observes(), looks,
-                       request.caller.principal};
+  const JobAsker asker{request.client, !request.caller.observes(), looks, request.caller.principal};
   auto located = [this, request = std::move(request)](const Result<JobLocation>& found) mutable {
     if (!found) return attachments_.not_found(request, found.error());
     JobHost& owner = *found->host;

@@ -230,12 +230,15 @@ void JobLoader::loaded(std::uint64_t generation, const JobRef& slot, store::JobP
 }
 
 void JobLoader::restore_piece() {
-  while (!loading_.empty() && loading_.front()->dropped) loading_.pop_front();
-  if (loading_.empty()) return;
-  const JobRef slot = std::move(loading_.front());
-  loading_.pop_front();
-  restore_piece_of(slot);
-  if (!slot->dropped && !slot->pieces.empty()) loading_.push_back(slot);
+  bool no_rows = true;  // a piece without rows, as of a new job, costs nothing
+  while (no_rows && !loading_.empty()) {
+    const JobRef slot = std::move(loading_.front());
+    loading_.pop_front();
+    if (slot->dropped) continue;
+    no_rows = slot->pieces.front().rows.size() == 0;
+    restore_piece_of(slot);
+    if (!slot->dropped && !slot->pieces.empty()) loading_.push_back(slot);
+  }
 }
 
 void JobLoader::restore_piece_of(const JobRef& slot) {

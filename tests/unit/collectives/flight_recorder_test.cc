@@ -89,7 +89,7 @@ class FlightRecorderTest : public testing::Test {
   std::string diagnosed() const {
     FlightRecorder::dump("a test");
     const ctl::FlightFiles files = ctl::read_flight_files({folder_.path()});
-    EXPECT_EQ(files.unread, Texts());
+    EXPECT_EQ(files.odd, Texts());
     return test::diagnosed(files.records);
   }
   std::string path(const std::string& name) const { return folder_.path() + "/" + name; }

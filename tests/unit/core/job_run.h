@@ -44,7 +44,8 @@ class JobRun : public testing::Test {
 
   Effects ask(std::uint64_t n, const Request& request) {
     const Origin from{.session = id(n), .connection = n};
-    return note(job_.apply(from, {.sequence = ++sequence_, .acked_below = 0}, request, now_));
+    const std::uint64_t acked = sequence_ < 1'000 ? 0 : sequence_ - 500;
+    return note(job_.apply(from, {.sequence = ++sequence_, .acked_below = acked}, request, now_));
   }
   void drop(std::uint64_t n) { note(job_.disconnect(id(n), now_)); }
 

@@ -189,7 +189,9 @@ class Stage {
       c.call.fingerprint = native::fingerprint(
           info_of(c.request).code, std::string_view(frame).substr(native::RequestHeader::kSize));
     }
-    Effects effects = job_->apply({c.id, c.id.low}, c.call, c.request, now_);
+    const auto* hello = std::get_if<Hello>(&c.request);
+    Effects effects =
+        job_->apply({c.id, c.id.low, hello != nullptr && hello->fleeting}, c.call, c.request, now_);
     OptionalReply own;
     Revision observed = 0;
     for (auto it = effects.replies.begin(); it != effects.replies.end(); ++it) {
