@@ -192,7 +192,8 @@ class Choice {
   }
 
   /// Returns which record is to be left out because two contradict each other: one of them, or
-  /// another one that contradicts more. Of two of one rank, it is one of them.
+  /// another one that contradicts more. Of two that contradict as many, it is the one with which
+  /// fewer agree. Of two of one rank, it is one of them.
   std::size_t odder(std::size_t one, std::size_t other) const {
     std::vector<std::size_t> against(records_.size());  // how many each contradicts
     for_each_difference([&](const Contradiction&, std::size_t differs, const Places& by) {
@@ -200,9 +201,13 @@ class Choice {
       for (const std::size_t at : by) ++against[at];
       return true;
     });
+    std::vector<std::ptrdiff_t> agree(records_.size());
+    for (const auto& [group, by] : claims()) {
+      for (const std::size_t at : by) agree[at] += static_cast<std::ptrdiff_t>(by.size()) - 1;
+    }
     const auto oddness = [&](std::size_t at) {
       const auto named = prefixes_.at(prefix_of(records_[at].file));
-      return std::tuple(against[at], records_.size() - named, -records_[at].written);
+      return std::tuple(against[at], -agree[at], records_.size() - named, -records_[at].written);
     };
     const bool same_rank = records_[one].rank == records_[other].rank;
     if (same_rank) return oddness(one) > oddness(other) ? one : other;

@@ -46,6 +46,7 @@ void Charge::set(std::size_t bytes) {
 }
 
 std::optional<Failure> Allowance::refuses(std::size_t bytes, std::string_view what) const {
+  if (ledger != nullptr) return ledger->allowance(*account).refuses(bytes, what);
   if (bytes <= left || payer == nullptr) return std::nullopt;
   return failure(Code::quota_exceeded,
                  "{} needs {} bytes of the daemon's memory, but {} may hold {} now and holds {}; "

@@ -108,15 +108,22 @@ class Charge {
   Count count_ = nullptr;
 };
 
-/// How much the sender of a request may add, as it was when the request came.
+class MemoryLedger;
+
+/// How much the sender of a request may add. The ledger is asked only if the request must hold
+/// something, which most requests need not.
 struct Allowance {
   /// The state must not grow, for this reason; null: it may.
   const Failure* no_room = nullptr;
   std::uint64_t left = UINT64_MAX;  ///< bytes that its account may add to what it holds
   std::uint64_t held = 0;           ///< bytes that its account, or the one above it, holds
   const Payer* payer = nullptr;     ///< for texts
+  /// If set, these say what is left when somebody asks.
+  const MemoryLedger* ledger = nullptr;
+  const Account* account = nullptr;
 
   Allowance(const Failure* why = nullptr) : no_room(why) {}
+  Allowance(const MemoryLedger& of, const Account& whose) : ledger(&of), account(&whose) {}
 
   /// Fails with quota_exceeded, and both numbers, if `bytes` are too many. `what` is what would be
   /// held, for example "the session".

@@ -71,7 +71,8 @@ class Diagnosis(unittest.TestCase):
 
     def diagnosis(self, daemon, job="job"):
         status, page = daemon.http(f"/v1/jobs/{job}")
-        return json.loads(page)["runs"][0]["diagnosis"] if status == 200 else {"state": None}
+        runs = json.loads(page)["runs"] if status == 200 else []  # none while the job is loaded
+        return runs[0]["diagnosis"] if runs else {"state": None}
 
     def until(self, daemon, holds, job="job"):
         """Waits until `holds` is true of the diagnosis of the job, and returns the diagnosis."""

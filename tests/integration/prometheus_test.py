@@ -343,6 +343,8 @@ class Truths(Case):
             of("c10dd_disk_free_bytes"): (free * 0.5, free * 1.5),
             of("c10dd_engine_oldest_commit_seconds"): 0,
             of("c10dd_connection_bytes"): (HALF_FRAME, HALF_FRAME + 65_536),
+            of("c10dd_stored_bytes"): (1, 1 << 30),
+            of("c10dd_held_bytes"): (2_048, 1 << 30),
             of("c10dd_jobs"): 1,
             of("c10dd_endpoints"): 1,
             of("c10dd_connections", 'protocol="native"'): 4,

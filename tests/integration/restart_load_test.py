@@ -76,7 +76,7 @@ class RestartLoadTest(unittest.TestCase):
         endpoint = clients[0].lease_endpoint("e", run="r1")
         other = self.connect("other")
         other.store.set("k", b"v")
-        generations = [member.state.generation for member in members]
+        generations = [member.state().generation for member in members]
 
         killed = time.monotonic()
         self.restart_slowly()
@@ -98,7 +98,7 @@ class RestartLoadTest(unittest.TestCase):
         while row := self.loading().get("job"):
             self.assertGreaterEqual(row["rows"], rows)
             rows = row["rows"]
-            self.assertFalse(any(member.state.fenced for member in members))
+            self.assertFalse(any(member.state().fenced for member in members))
             time.sleep(0.05)
         took = time.monotonic() - begun
         self.assertGreater(took, TTL, "the load must take longer than the ttl")
@@ -111,7 +111,7 @@ class RestartLoadTest(unittest.TestCase):
             self.assertEqual(len(client.store.get("key0", 60)), 4096)
         time.sleep(TTL + 0.5)  # whoever is silent would be lost
         for member, generation in zip(members, generations):
-            state = member.state
+            state = member.state()
             self.assertFalse(state.fenced, state.reason)
             self.assertFalse(state.ended(generation), state.reason)
         print(f"loaded in {took:.1f} s; served again {time.monotonic() - killed - TTL - 0.5:.1f} s after the kill")

@@ -245,11 +245,20 @@ class Operations(Case):
         wire, _ = self.wire(self.tokens["viewer"], "own-1")
         self.assertEqual("permission_denied", wire.set("k", "v").code)
         for token, code in ((self.text_of("foreign", "vision"), "permission_denied"), ("abc", "unauthenticated"),
-                            (self.tokens["trainer"], "ok"), (self.tokens["viewer"], "ok")):
+                            (self.tokens["trainer"], "permission_denied"), (self.tokens["viewer"], "ok")):
             self.assertEqual(code, wire.call(69, text(token), sequence=0).code)
-            if token == self.tokens["trainer"]:
-                self.assertEqual("ok", wire.set("k", "w").code)
-        self.assertEqual("permission_denied", wire.set("k", "x").code)
+        self.assertEqual("permission_denied", wire.set("k", "x").code, "the session is still one of the viewer")
+
+    def test_another_role_of_the_same_principal_needs_a_new_hello(self):
+        self.make("own-1")
+        reads, writes = (self.text_of("same", "own*", role, file=f"same-{role}.token") for role in ("viewer", "trainer"))
+        wire, _ = self.wire(reads, "own-1")
+        self.assertEqual("permission_denied", wire.set("k", "v").code)
+        self.assertEqual("ok", wire.call(69, text(writes), sequence=0).code)
+        self.assertEqual("session_unknown", wire.reply().code, "its role has changed")
+        wire, welcome = self.wire(writes, "own-1")
+        self.assertEqual("ok", welcome.code)
+        self.assertEqual("ok", wire.set("k", "w").code)
 
 
 class Table(Case):

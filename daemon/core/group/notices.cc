@@ -60,7 +60,8 @@ Result<std::uint64_t> Notices::notify(GroupState& group, const Notify& request, 
   notice.kind = request.kind;
   notice.deadline = std::clamp<Duration>(request.deadline, Duration::zero(), limits::kTimeoutMax);
   notice.reason = printable(request.reason.substr(0, limits::kReasonBytes), limits::kReasonBytes);
-  notice.charge = Charge(at.account, memory_of_notice(named.size()));
+  notice.charge =
+      Charge(at.account == nullptr ? nullptr : *at.account, memory_of_notice(named.size()));
   const std::uint64_t number = notice.number;
   open_[number] = {named.size(), named.size(), end_of(notice, at.now)};
   facts.notices.push_back(std::move(notice));

@@ -19,7 +19,7 @@ struct ChangeContext {
   Revision revision;
   TimePoint now;
   Rows& rows;
-  AccountRef account = nullptr;  ///< pays for what the change makes the group hold
+  const AccountRef* account = nullptr;  ///< pays for what the change makes the group hold
 };
 
 /// Records in a member's row that a notice names the member.

@@ -72,7 +72,7 @@ struct HostContext {
   }
   /// Returns how much memory the sender of a request may have held more.
   Allowance allowance(const Origin& from) const {
-    return from.account ? growth.memory().allowance(*from.account) : Allowance();
+    return from.account ? Allowance(growth.memory(), *from.account) : Allowance();
   }
   /// Returns true if the engine of this generation is open.
   bool is_open(std::uint64_t generation) const {

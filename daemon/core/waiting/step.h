@@ -49,7 +49,9 @@ struct Step {
 
   /// Returns the account that pays for what is held for the sender; null: nobody.
   AccountRef account() const { return session == nullptr ? nullptr : session->account(); }
-  ChangeContext change_context() { return {next, now, out.rows, account()}; }
+  ChangeContext change_context() {
+    return {next, now, out.rows, session == nullptr ? nullptr : &session->account()};
+  }
   void observe(Revision seen) { observed = std::max(observed, seen); }
   void signal(Bytes token) { signals.push_back({std::move(token), false}); }
 };

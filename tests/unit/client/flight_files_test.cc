@@ -235,7 +235,7 @@ TEST_F(OddFileTest, WhatIsNoFileIsLeftOut) {
   ASSERT_EQ(::mkfifo(path("trace_4").c_str(), 0600), 0);
   EXPECT_EQ(said(), "");
   fs::create_symlink(path("none"), path("trace_5"));
-  EXPECT_EQ(said(), "cannot read " + path("trace_5") + ": there is no such file");
+  EXPECT_EQ(said(), "cannot read " + path("trace_5") + ": No such file or directory");
   write("trace_6", "");
   write("trace_7", "\x80\x02}(X\x07");
   const std::string error = said();

@@ -168,8 +168,8 @@ TEST(NativeSilence, ConnectionWithoutAHelloEndsAtTheDeadline) {
 TEST(NativeSilence, AHelloWhoseJobIsLoadedForLongMeetsNoDeadline) {
   const auto faults = std::make_shared<EngineFaults>();
   std::promise<void> read;
-  faults->before_read = [may_read = read.get_future().share()] { may_read.wait(); };
   SmallDaemon daemon(1, {}, std::make_unique<FaultyEngine>(faults));
+  faults->before_read = [may_read = read.get_future().share()] { may_read.wait(); };
   daemon.context.hello_deadline = milliseconds(1);
   NativePeer peer(daemon);
   peer.connect(NativePeer::frame(NativePeer::hello_of(1)));

@@ -43,7 +43,7 @@ class SharedBudgetTest : public testing::Test {
 
   Loop loop_;
   Loop other_;
-  SharedBudget budget_{loop_, 0};  // 64 MiB, the smallest budget
+  SharedBudget budget_{loop_, 8 * 64 * kMiB};  // an eighth: 64 MiB
   Connection a_{budget_, loop_};
   Connection b_{budget_, other_};
 };

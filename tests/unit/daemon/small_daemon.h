@@ -32,7 +32,7 @@ class SmallDaemon {
       : options(with),
         metrics({"0", "memory", "none"}),
         growth(std::uint64_t{1} << 40),
-        budget(loop, 0),
+        budget(loop, 8 * 64 * std::uint64_t{1024 * 1024}),
         host(loop, metrics, options, [this] { ++engine_failures; }),
         shards_(std::in_place, loop, shards, host, ShardContext{metrics, options, growth}),
         context{options, metrics, budget, draining, shards_->first(), {}} {

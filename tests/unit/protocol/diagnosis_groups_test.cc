@@ -65,8 +65,9 @@ TEST(GroupDiagnosis, NamesASilentRankBeforeACircleOfOthers) {
   job.ranks[3].may_return = true;
   EXPECT_EQ(
       job.text(),
-      "waiting missing [3] 1: all_reduce 9 of group \"pp\" waits for rank 3, which is silent; 1 "
-      "rank waits");
+      "waiting missing [3] 3: all_reduce 7 of group \"dp\" waits for rank 3, which is silent; 3 "
+      "ranks wait")
+      << "a silent rank is awaited in its own operation, too";
   job.ranks[3].may_return = false;
   EXPECT_EQ(job.found().state, State::stuck);
   EXPECT_EQ(job.found().ranks, std::vector<Rank>{3}) << "a healthy rank is no cause";
