@@ -14,6 +14,7 @@ void Authenticator::replace(std::shared_ptr<const AccessRules> access) {
   const std::lock_guard lock(mutex_);
   access_ = std::move(access);
   known_.clear();
+  known_bytes_ = 0;
   with_former_.clear();
   replaced_ = now_();
 }
@@ -71,9 +72,15 @@ Result<Principal> Authenticator::principal(std::string_view token,
   Result<Principal> found = access->by_token(token, now);
   if (!found) return found;
   const std::lock_guard lock(mutex_);
-  if (known_.size() >= kTokens) known_.clear();
+  if (known_.size() >= kTokens || known_bytes_ + token.size() > kTokenBytes) {
+    known_.clear();
+    known_bytes_ = 0;
+  }
   note(*found, now);
-  if (access == access_) known_.insert_or_assign(std::string(token), *found);
+  if (access == access_) {
+    const bool added = known_.insert_or_assign(std::string(token), *found).second;
+    if (added) known_bytes_ += token.size();
+  }
   return found;
 }
 

@@ -22,6 +22,8 @@ class Authenticator {
  public:
   /// Tokens that are remembered. One more forgets all.
   static constexpr std::size_t kTokens = 16'384;
+  /// The bytes of all their texts. More forget all, too: a token can be padded at will.
+  static constexpr std::size_t kTokenBytes = 4 * 1024 * 1024;
 
   /// `now` returns the time of the wall.
   Authenticator(std::shared_ptr<const AccessRules> access, std::function<tls::WallTime()> now)
@@ -56,6 +58,7 @@ class Authenticator {
   std::shared_ptr<const AccessRules> access_;
   tls::WallTime replaced_ = now_();
   mutable std::unordered_map<std::string, Principal> known_;  // by the text of the token
+  mutable std::size_t known_bytes_ = 0;
   mutable std::map<std::string, tls::WallTime> with_former_;  // by the principal's name
 };
 
