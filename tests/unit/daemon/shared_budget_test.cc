@@ -126,7 +126,7 @@ TEST_F(SharedBudgetTest, VerdictOnAConnectionThatIsGoneIsDropped) {
 }
 
 TEST_F(SharedBudgetTest, LooksAgainWhileItIsScarce) {
-  SharedBudget budget(loop_, 0, std::chrono::milliseconds(1));
+  SharedBudget budget(loop_, 8 * 64 * kMiB, std::chrono::milliseconds(1));
   Connection a(budget, loop_);
   Connection b(budget, loop_);
   EXPECT_TRUE(a.share.begin_frame(60 * kMiB));
