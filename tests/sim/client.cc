@@ -139,9 +139,11 @@ void Client::cut_off(Duration how_long) {
 
 /// The oracle: a member that sees no other trouble than the death and the loads of daemons never
 /// fences itself, as the SDK does when four fifths of its ttl have passed without a sign of life.
+/// In a fleet there is other trouble: a lease that could not be renewed, while nobody owns the job.
 void Client::check_fence() {
   const TimePoint confirmed = std::exchange(confirmed_, core_.last_confirmed());
-  if (swarm_.slow_load == Duration(0) || core_.stats(local_now()).connects == 0) return;
+  if (swarm_.fleet() || swarm_.slow_load == Duration(0) || core_.stats(local_now()).connects == 0)
+    return;
   const Duration silent = local_now() - confirmed;
   if (confirmed == TimePoint() || silent < swarm_.group_policy->ttl / 5 * 4) return;
   world_.violated("fence",
