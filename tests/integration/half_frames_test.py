@@ -25,7 +25,7 @@ from wire import Wire, frame, text
 MIB = 1 << 20
 MAX_BYTES = 256 * MIB
 RESIDENT = MAX_BYTES + 256 * MIB
-BUDGET = 64 * MIB  # an eighth of --max-bytes, but at least this
+BUDGET = 64 * MIB  # an eighth of --max-bytes
 FRAME = 16_000_000
 LARGEST = 8 * MIB  # the longest value of a TCPStore message, which has at most 64 MiB
 LOAD_SECONDS = 5
@@ -224,7 +224,7 @@ def metric(daemon, name):
 
 
 def budgeted(*more):
-    return Daemon("--max-bytes", "256MiB", "--shards", "2", *more)
+    return Daemon("--max-bytes", "512MiB", "--shards", "2", *more)
 
 
 class Frames(unittest.TestCase):
