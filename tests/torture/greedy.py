@@ -31,10 +31,6 @@ HOUR = 3_600_000_000_000
 KEY = "k" * 8_000
 
 
-def names(count, size=8_000):
-    return [f"{n:08d}" + "k" * (size - 8) for n in range(count)]
-
-
 def keys(count, base):
     return struct.pack("<I", count) + b"".join(text(f"{base + n:012d}" + KEY[12:]) for n in range(count))
 
@@ -95,6 +91,12 @@ class Attacker:
         self.refused = 0
         self.socket.sendall(MAGIC)
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.socket.close()
+
     def hello(self, channel, session=None):
         self.send(frame(HELLO, hello_body(session=session, job=self.target["job"], credential=self.target["token"]),
                         channel=channel))
@@ -125,7 +127,7 @@ class Attacker:
 
 def attack_by_requests(target, kind, make):
     """Sessions on one connection, each with many requests that block."""
-    with Attacker_of(target) as attacker:
+    with Attacker(target) as attacker:
         for channel in range(1, 20):
             attacker.hello(channel)
             for n in range(200):
@@ -136,17 +138,6 @@ def attack_by_requests(target, kind, make):
                 ping(attacker, channel)
         hold(attacker, target)
         return attacker.refused
-
-
-class Attacker_of:
-    def __init__(self, target):
-        self.attacker = Attacker(target)
-
-    def __enter__(self):
-        return self.attacker
-
-    def __exit__(self, *exception):
-        self.attacker.socket.close()
 
 
 def ping(attacker, channel):
@@ -161,7 +152,7 @@ def hold(attacker, target, seconds=4.0):
 
 
 def attack_by_sessions(target, _):
-    with Attacker_of(target) as attacker:
+    with Attacker(target) as attacker:
         for first in range(1, 60_000, 500):
             attacker.send(b"".join(frame(HELLO, hello_body(job=target["job"], credential=target["token"]),
                                          channel=channel) for channel in range(first, first + 500)))
@@ -172,7 +163,7 @@ def attack_by_sessions(target, _):
 
 
 def attack_by_jobs(target, _):
-    with Attacker_of(target) as attacker:
+    with Attacker(target) as attacker:
         for n in range(20_000):
             attacker.send(frame(HELLO, hello_body(job=f"{target['job']}-{os.getpid()}-{n}",
                                                   credential=target["token"]), channel=n + 1))
@@ -180,6 +171,13 @@ def attack_by_jobs(target, _):
                 break
         hold(attacker, target)
         return attacker.refused
+
+
+def let_go(connections, target, seconds):
+    """Holds the connections for a while, then closes them."""
+    time.sleep(max(0, min(seconds, target["end"] - time.monotonic())))
+    for one in connections:
+        getattr(one, "socket", one).close()
 
 
 def attack_by_half_frames(target, _):
@@ -195,9 +193,7 @@ def attack_by_half_frames(target, _):
                 break
     except (OSError, ssl.SSLError):
         pass
-    time.sleep(max(0, min(3, target["end"] - time.monotonic())))
-    for one in attackers:
-        one.socket.close()
+    let_go(attackers, target, 3)
     return len(attackers)
 
 
@@ -217,9 +213,7 @@ def attack_by_unread_replies(target, _):
         raw.append(one)
         if time.monotonic() > target["end"]:
             break
-    time.sleep(max(0, min(3, target["end"] - time.monotonic())))
-    for one in raw:
-        one.socket.close()
+    let_go(raw, target, 3)
     return len(raw)
 
 
@@ -237,9 +231,7 @@ def attack_by_tcpstore(target, _):
         raw.append(one)
         if time.monotonic() > target["end"]:
             break
-    time.sleep(max(0, min(3, target["end"] - time.monotonic())))
-    for one in raw:
-        one.close()
+    let_go(raw, target, 3)
     return len(raw)
 
 
@@ -255,9 +247,7 @@ def attack_by_silence(target, _):
             time.sleep(0.01)
         if time.monotonic() > target["end"]:
             break
-    time.sleep(max(0, min(2, target["end"] - time.monotonic())))
-    for one in raw:
-        one.close()
+    let_go(raw, target, 2)
     return len(raw)
 
 

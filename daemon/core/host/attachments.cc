@@ -23,7 +23,7 @@ bool Attachments::hello(const HelloRequest& request) {
     return true;
   }
   const JobRef known = table_.find(request.hello.job, request.hello.run);
-  // Who only reads may come to a job that nobody uses, and that stays so.
+  // A client that only reads may come to a job that nobody uses, and the job stays unused.
   const bool looks = known && request.caller.observes() && !known->is_volatile;
   const bool open = known && known->serving && !known->moving && (known->in_use || looks);
   if (open) attach(known, request);

@@ -44,8 +44,8 @@ class Attachments {
   /// Handles a hello that needs no lookup, because this host serves its job or the daemon drains.
   /// Returns false if the directory must say first which host serves the job.
   bool hello(const HelloRequest& request);
-  /// Handles a hello of somebody who only reads, in a job that this host serves: it does not begin
-  /// to use the job. Returns false if the host does not serve it.
+  /// Handles the hello of a client that only reads, in a job that this host serves: the client does
+  /// not begin to use the job. Returns false if the host does not serve it.
   bool look(JobNumber number, const HelloRequest& request);
   /// Refuses a hello because the directory has not found the job.
   void not_found(const HelloRequest& request, Failure reason);

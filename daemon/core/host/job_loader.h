@@ -31,7 +31,8 @@ class JobLoader {
   void probe(const JobLocation& location, const std::string& job, const std::string& run);
   /// As JobHost::loaded().
   void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece);
-  /// Restores one piece of one job: of the one whose turn it is.
+  /// Restores one piece of one job: of the one whose turn it is. A piece without rows, as of a new
+  /// job, takes no turn.
   void restore_piece();
   bool has_pieces() const { return !loading_.empty(); }
   /// Tells those who have waited for limits::kLoadAnswer how far the load is.

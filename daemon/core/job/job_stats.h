@@ -20,8 +20,8 @@ struct JobStats {
   std::size_t members_missing = 0;  ///< members that left or were lost; newest generations only
   std::size_t collectives_in_flight = 0;  ///< see CollectiveLedger::in_flight()
 
-  /// Returns the memory of what is stored. An entry of a table costs more than its bytes; measured
-  /// with jemalloc and small keys.
+  /// Returns the memory of what is stored. An entry of a table costs more than its bytes: about
+  /// kEntry, by the sizes of its nodes and of the allocator's classes.
   std::size_t memory() const {
     constexpr std::size_t kEntry = 192;
     return bytes + queue_bytes + history_bytes + (keys + queue_items) * kEntry;

@@ -112,8 +112,8 @@ BOOST_DESCRIBE_STRUCT(Departed, (), (host, pid, expired, revision))
 
 class Sessions {
  public:
-  /// The memory of a session without kept replies: of its entries here, in the host and on its
-  /// connection, as measured with 100,000 members.
+  /// An estimate of the memory of a session without kept replies: of its entries here, in the host
+  /// and on its connection.
   static constexpr std::size_t kSessionBytes = 2'048;
   /// The memory of a kept reply, and that of a delivery without the name of its queue.
   static constexpr std::size_t kReplyBytes = 256;

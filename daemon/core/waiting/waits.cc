@@ -72,8 +72,8 @@ struct HeldBytes {
   }
 };
 
-/// Returns the memory of a blocked request, as measured with jemalloc: of its entry in the tables,
-/// and of each token's entry in the index.
+/// Returns an estimate of the memory of a blocked request: of its entry in the tables, and of each
+/// token's entry in the index.
 std::size_t memory_of(const Pending::Waiter& waiter) {
   constexpr std::size_t kWaiter = 1'024;
   constexpr std::size_t kToken = 224;
