@@ -35,8 +35,8 @@ constexpr std::chrono::seconds kLookEvery{5};
 constexpr std::chrono::seconds kRecheckEvery{1};
 constexpr std::chrono::days kRenewalDue{14};
 constexpr std::chrono::seconds kSlowFiles{10};
-// While ca.crt has a former CA, all sessions are asked so often for their credential, and whoever
-// has shown a token of that CA counts for so long.
+// While ca.crt has a former CA, all sessions are asked for their credential once in this time, and
+// a principal that has shown a token of that CA counts for this time.
 constexpr std::chrono::seconds kFormerCaEvery{60};
 constexpr std::chrono::seconds kFormerCaKept{150};
 constexpr std::size_t kAdmittedKept = 16'384;

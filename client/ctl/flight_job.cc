@@ -21,10 +21,6 @@ namespace {
 
 using Ranks = std::vector<Rank>;
 
-std::string text_of_label(std::string_view name) {
-  return '"' + printable(name, limits::kNameShown) + '"';
-}
-
 /// Puts the records together.
 class JobBuilder {
  public:
@@ -57,7 +53,7 @@ class JobBuilder {
     }
     for (JobGroup& group : all) {
       const bool ambiguous = labels[group.label] > 1;
-      group.label = "group " + text_of_label(group.label);
+      group.label = "group \"" + printable_name(group.label) + '"';
       if (ambiguous) group.label += " (" + printable(group.name, limits::kNameShown) + ')';
     }
     return all;

@@ -24,7 +24,7 @@ struct Caller {
   Access access = Access::admin;  ///< the highest of the operations that he may send
   Duration valid_for{0};          ///< until his credential expires; 0: he needs none
 
-  /// One who only reads makes no jobs.
+  /// A client that only reads makes no jobs.
   bool observes() const { return access == Access::observe; }
 };
 

@@ -105,7 +105,7 @@ AccountRef MemoryLedger::find_or_make(const Payer& payer,
 }
 
 /// An account in a job may hold half of what the account above it may add; the account of a
-/// principal as much as is free, that of one who only reads a quarter of it.
+/// principal as much as is free, that of a viewer a quarter of it.
 Allowance MemoryLedger::allowance(const Account& account) const {
   const std::uint64_t stored = this->stored();
   const std::uint64_t most = std::max<std::uint64_t>(

@@ -3,8 +3,8 @@
 // answers a few at a time, in turns by address, so that a flood of one address does not delay
 // another. Then a handshake only waits for its client, and has a place: at most `most` of all, and
 // `of_one` of an address. If the places are taken, the one that has waited longest for its client
-// gives way, after kPatience. So who goes on with his handshake gets in beside any number of those
-// who do not. Pure.
+// gives way, after kPatience. So a client that goes on with its handshake gets in beside any number
+// of clients that do not. Pure.
 #pragma once
 
 #include <boost/asio/ip/address.hpp>

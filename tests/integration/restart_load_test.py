@@ -109,7 +109,7 @@ class RestartLoadTest(unittest.TestCase):
         torch.socket.close()
         for client in clients:
             self.assertEqual(len(client.store.get("key0", 60)), 4096)
-        time.sleep(TTL + 0.5)  # whoever is silent would be lost
+        time.sleep(TTL + 0.5)  # a silent member would be lost by then
         for member, generation in zip(members, generations):
             state = member.state()
             self.assertFalse(state.fenced, state.reason)

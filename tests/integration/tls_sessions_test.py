@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What somebody with a good token or certificate may not do to others: take a session over, change what the daemon says of a
-job although he may only read, stay when his certificate has expired, fill the log."""
+job although it may only read, stay when its certificate has expired, or fill the log."""
 import http.client
 import json
 import os

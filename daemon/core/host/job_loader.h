@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads jobs in pieces, one piece per turn, so that the loop also serves other jobs during a load.
-// Jobs that are loaded at the same time take turns. Calls back whoever waits for a job when it is
+// Jobs that are loaded at the same time take turns. Calls back all who wait for a job when it is
 // served, or cannot be; a client that can ask again is told after a while how far the load is.
 #pragma once
 

@@ -141,7 +141,7 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
   if (!caller) return reply(header, caller.error());
   Credential shown = credential_of(hello.job, std::exchange(hello.credential, {}), *caller);
   hello.fleeting = false;                   // a native client resumes its sessions
-  if (caller->observes()) hello.rank = -1;  // nobody waits for who only reads
+  if (caller->observes()) hello.rank = -1;  // no rank waits for a viewer
   Channel& channel = channels_[header.channel];
   // A hello for the same session of the same job takes the session over.
   const bool same = channel.job && channel.session == hello.session &&

@@ -96,7 +96,7 @@ TEST_F(OwnersTest, ASessionHasItsOwnerAfterARestart) {
 
 TEST_F(OwnersTest, ASessionWithoutAnOwnerBelongsToTheNextWhoMayWrite) {
   const auto before = sink();
-  ASSERT_EQ(hello(before, ""), ok_) << "nobody is asked who he is";
+  ASSERT_EQ(hello(before, ""), ok_) << "without authentication there is no principal";
   ask(before, Set{.key = "k", .value = "v"});
   restart();
   EXPECT_EQ(hello(sink(), "eve", Access::observe), refused_);
@@ -136,7 +136,7 @@ TEST(SessionRows, ARowOfAnEarlierBuildHasNoOwner) {
   EXPECT_TRUE(sessions.check_owner(alice));
 }
 
-// ---- who only reads ----------------------------------------------------------------------------
+// ---- viewers -----------------------------------------------------------------------------------
 
 /// A job in which the same happens with and without sessions that may only read.
 class Watched : public JobRun {
