@@ -347,6 +347,7 @@ void Core::on_hello_reply(Reply reply, TimePoint now) {
   ttl_ = std::clamp<Duration>(welcome.session_ttl, 2 * heartbeat_interval_, kTtlMax);
   window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
   next_heartbeat_ = now + heartbeat_interval_;
+  skipped_ = true;  // requests that are sent again may block, so the next heartbeat is not skipped
   last_confirmed_ = replied_to_ = hello_sent_at_;
   valid_for(welcome.valid_for, now);
   takeover_grace_ = std::clamp<Duration>(welcome.takeover_grace, Duration(-1), kTtlMax);

@@ -30,16 +30,27 @@ void Fabric::arrive(const std::string& key, const std::string& print, std::size_
                     const std::shared_ptr<RankProcess>& rank, std::function<void()> done) {
   std::vector<Arrival>& all = arrivals_[key];
   all.push_back({rank, print, std::move(done)});
-  if (all.size() < parties || hung_) return;
-  const bool equal = std::ranges::all_of(all, [&](const Arrival& one) {
-    const auto living = one.rank.lock();
-    return one.print == print && living && living->works();
-  });
-  if (!equal) return;
+  if (all.size() == parties) end(key);
+}
+
+void Fabric::end(const std::string& key) {
+  std::vector<Arrival>& all = arrivals_.at(key);
+  const bool equal = std::ranges::all_of(
+      all, [&](const Arrival& one) { return one.print == all.front().print && one.lives(); });
+  if (hung_ || !equal) return;
+  if (!std::ranges::all_of(all, [](const Arrival& one) { return one.rank.lock()->works(); })) {
+    world_.after(milliseconds(10), [this, key] { end(key); });
+    return;
+  }
   for (Arrival& one : all) {
     world_.after(world_.random.between(microseconds(20), milliseconds(2)), std::move(one.done));
   }
   arrivals_.erase(key);
+}
+
+bool Fabric::Arrival::lives() const {
+  const auto living = rank.lock();
+  return living && !living->client().dead();
 }
 
 CollectiveCall::Clock::time_point RankProcess::clock() const {

@@ -45,7 +45,12 @@ class Fabric {
     std::weak_ptr<RankProcess> rank;
     std::string print;
     std::function<void()> done;
+
+    bool lives() const;
   };
+
+  /// All have arrived. Waits while a process is paused, as a peer of a stopped process does.
+  void end(const std::string& key);
 
   World& world_;
   std::map<std::string, std::vector<Arrival>> arrivals_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/core/job/job.h"
 #include "protocol/format.h"
 
 namespace c10dd::sim {
@@ -54,7 +55,9 @@ void Thieves::come(const std::shared_ptr<Daemon>& daemon) {
     for (const auto& [number, slot] : shard->host().jobs()) {
       if (!slot->serving || !slot->in_use || slot->moving) continue;
       for (const auto& [session, attachment] : slot->attached) {
-        if (attachment->from.principal) known.emplace_back(number, session);
+        // After its goodbye, the session is attached until the reply is durable, but has no owner.
+        const bool owned = attachment->from.principal && slot->job->knows(session);
+        if (owned) known.emplace_back(number, session);
       }
     }
     if (known.empty()) return;

@@ -128,6 +128,14 @@ const std::vector<JobRef>& NativeChannels::jobs() {
   return jobs_;
 }
 
+/// The channels have changed. A connection must not keep a job in memory in which it has no
+/// session.
+void NativeChannels::forget_jobs() {
+  jobs_.clear();
+  jobs_changed_ = true;
+  last_job_.reset();
+}
+
 void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
   if (const Result<void> good = check_hello(hello); !good)
     return connection_.refuse_bytes(header, good.error());
@@ -148,7 +156,8 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                     channel.job->name == hello.job && channel.job->run == hello.run;
   if (channel.job && !same) host_.detach(channel.job, channel.attachment);
   channel = {++hellos_, hello.session, std::move(shown), nullptr, nullptr};
-  jobs_changed_ = greeted_ = true;
+  forget_jobs();
+  greeted_ = true;
   const auto on_open = [this, self = connection_.shared_from_this(), number = header.channel,
                         newest = hellos_](const JobRef& job, const AttachmentRef& attachment) {
     opened_on(number, newest, job, attachment);
@@ -224,7 +233,8 @@ void NativeChannels::opened_on(std::uint32_t channel, std::uint64_t hello, const
   it->second.job = job;
   it->second.attachment = attachment;
   it->second.charge_credential();
-  jobs_changed_ = opened_ = true;
+  forget_jobs();
+  opened_ = true;
   if (attachment->from.principal) connection_.admitted(*attachment->from.principal, job->name);
 }
 
@@ -240,12 +250,12 @@ void NativeChannels::deliver(std::uint32_t channel, const OutgoingReply& reply,
   connection_.send(header, reply.result);
   if (reply.op != Goodbye::op.code) return;
   channels_.erase(channel);
-  jobs_changed_ = true;
+  forget_jobs();
 }
 
 void NativeChannels::end_session(std::uint32_t channel, const Failure& reason) {
   if (channels_.erase(channel) == 0) return;
-  jobs_changed_ = true;
+  forget_jobs();
   native::RequestHeader header;
   header.channel = channel;
   header.op = Hello::op.code;

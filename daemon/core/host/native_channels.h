@@ -124,6 +124,7 @@ class NativeChannels {
                      const LeaseEndpoint& lease, std::int64_t arrived_ns);
   void heartbeat_for_others(const Channel& one);
   const std::vector<JobRef>& jobs();
+  void forget_jobs();
 
   JobHost& host_;
   const std::uint64_t number_;

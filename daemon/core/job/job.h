@@ -85,6 +85,8 @@ class Job {
   bool empty() const;
   /// Returns the bytes that are charged for what the job holds.
   std::size_t charged() const;
+  /// Returns whether the session has been opened and has not ended.
+  bool knows(const SessionId& session) const { return sessions_.find(session) != nullptr; }
   /// See Sessions::check_owner().
   Result<void> check_owner(const Origin& from) const { return sessions_.check_owner(from); }
   /// Recounts all sums and secondary indexes, and checks that ended sessions have left no data
