@@ -77,6 +77,7 @@ inline constexpr std::chrono::milliseconds kBudgetLook{100};
 inline constexpr std::uint32_t kWorldSize = 131'072;
 inline constexpr std::size_t kBarriersPerJob = 16'384;  // unfinished barriers and exchanges
 inline constexpr std::size_t kOutcomesKept = 4'096;     // per job, for late retries
+inline constexpr std::size_t kOutcomesKeptShort = 256;  // when memory is short
 inline constexpr std::size_t kOutcomeBytesKept = 256 * 1024 * 1024;
 inline constexpr std::size_t kArrivedBytes = 512 * 1024 * 1024;  // parts in unfinished exchanges
 inline constexpr std::size_t kExchangeChunkBytes = 1024 * 1024;

@@ -145,7 +145,7 @@ BANNED = [
     Banned(r'#include "daemon/core/(?:job/job|host/commit_gate)\.h"', COPY_OF_SHELL, ("tests/sim/*",),
            # They look into the jobs of the hosts, and check them.
            ("tests/sim/daemon.cc", "tests/sim/hang_story.cc", "tests/sim/shard.cc",
-            "tests/sim/simulation_audit.cc", "tests/sim/trainers.cc"), TEXT),
+            "tests/sim/simulation_audit.cc", "tests/sim/thieves.cc", "tests/sim/trainers.cc"), TEXT),
     Banned(r"\b(?:TODO|FIXME|XXX)\b", "left for later; do it now or open an issue",
            EVERY_SOURCE, ("tests/tidy*.py",), TEXT),
     Banned(retired_words.pattern(), "a retired word; tests/retired_words.py says what to say",

@@ -14,8 +14,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What the programs need of the system: GLIBC_2.34 and GLIBCXX_3.4.30, as Debian 12 and Ubuntu 22.04 have.
-PLATFORM = "manylinux_2_35_x86_64"
+# What a build with C10DD_BUNDLE needs of the system: GLIBC_2.34 and GLIBCXX_3.4.29, as RHEL 9, Ubuntu 22.04 and Debian 12 have.
+PLATFORM = "manylinux_2_34_x86_64"
 ENTRY_POINTS = """\
 [console_scripts]
 c10dd = _c10dd_programs:c10dd
@@ -57,7 +57,7 @@ def pack(prefix, folder):
         for module in library.glob("libc10dd_tls.so"):  # where the build has OpenSSL
             shutil.copy(module, package / "lib")
         (package / "lib/c10dd").mkdir()
-        for path in (library / "c10dd").iterdir():
+        for path in (library / "c10dd").glob("*.so*"):
             if not path.is_symlink():
                 shutil.copy(path, package / "lib/c10dd" / soname(path))
         info = tree / f"c10dd-{version()}.dist-info"
@@ -67,6 +67,8 @@ def pack(prefix, folder):
         (info / "WHEEL").write_text("Wheel-Version: 1.0\nGenerator: c10dd\nRoot-Is-Purelib: false\n"
                                     f"Tag: py3-none-{PLATFORM}\n", encoding="ascii")
         shutil.copy(HERE / "../../LICENSE", info)
+        for licenses in prefix.glob("share/doc/c10dd/licenses"):
+            shutil.copytree(licenses, info / "licenses")
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(["/usr/bin/python3", "-m", "wheel", "pack", "--dest-dir", folder, tree], check=True)
     return next(folder.glob(f"c10dd-{version()}-*.whl"))

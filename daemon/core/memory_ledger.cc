@@ -105,24 +105,28 @@ AccountRef MemoryLedger::find_or_make(const Payer& payer,
 }
 
 /// An account in a job may hold half of what the account above it may add; the account of a
-/// principal as much as is free, that of a viewer a quarter of it.
+/// principal as much as is free, that of a viewer a quarter of it. In any case a principal may hold
+/// an equal part of a quarter, and an account in a job half of that.
 Allowance MemoryLedger::allowance(const Account& account) const {
   const std::uint64_t stored = this->stored();
   const std::uint64_t most = std::max<std::uint64_t>(
       (max_bytes_ - std::min(max_bytes_, stored)) / 2, limits::kHeldBytesMin);
   const std::uint64_t held = root_->held();
-  std::uint64_t free = most - std::min(most, held);
+  const std::uint64_t free = most - std::min(most, held);
+  const std::uint64_t equal = most / 4 / (root_->children() + 1);
+  const std::uint64_t part = account.payer().observes ? 4 : 1;
+  const Account* const above = account.parent();
+  const bool in_job = above != nullptr && above != root_.get();
+  const Account& principal = in_job ? *above : account;
+  const std::uint64_t left = share(free, 1, part, principal.held());
   Allowance allowance;
   allowance.payer = &account.payer();
   allowance.held = account.held();
-  const bool observes = account.payer().observes;
-  const Account* const above = account.parent();
-  if (above == nullptr || above == root_.get()) {
-    allowance.left = share(free, 1, observes ? 4 : 1, account.held());
-    return allowance;
-  }
-  free = share(free, 1, observes ? 4 : 1, above->held());
-  allowance.left = std::min(free, share(free, 1, 2, account.held()));
+  allowance.left = in_job ? std::min(left, share(left, 1, 2, account.held())) : left;
+  const std::uint64_t least = share(equal, 1, part, principal.held());
+  const std::uint64_t in_any_case =
+      in_job ? std::min(least, share(equal, 1, 2 * part, account.held())) : least;
+  allowance.left = std::max(allowance.left, in_any_case);
   return allowance;
 }
 

@@ -7,7 +7,9 @@
 // An account may hold a multiple of what is free at the moment. So one payer alone gets a large
 // share, and some memory is left for the next payer, however many there are. This is the rule of
 // dynamic thresholds: A. K. Choudhury, E. L. Hahne, "Dynamic Queue Length Thresholds for
-// Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6 (1998).
+// Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6 (1998). When keys take the
+// memory of which others hold a part, nothing is free: then who holds less than an equal part of
+// all may still hold that.
 #pragma once
 
 #include <atomic>
@@ -42,7 +44,14 @@ Payer new_jobs_of(const std::string& principal);
 class Account {
  public:
   Account(Payer payer, std::shared_ptr<Account> parent)
-      : payer_(std::move(payer)), parent_(std::move(parent)) {}
+      : payer_(std::move(payer)), parent_(std::move(parent)) {
+    if (parent_) ++parent_->children_;
+  }
+  ~Account() {
+    if (parent_) --parent_->children_;
+  }
+  Account(const Account&) = delete;
+  Account& operator=(const Account&) = delete;
 
   /// Adds `bytes` to what this account and the accounts above it hold.
   void add(std::int64_t bytes) {
@@ -56,6 +65,8 @@ class Account {
   }
   const Payer& payer() const { return payer_; }
   const Account* parent() const { return parent_.get(); }
+  /// Returns how many accounts are below this one.
+  std::uint64_t children() const { return children_.load(std::memory_order_relaxed); }
 
   // How many of a bounded number of the job it has.
   std::size_t sessions = 0;
@@ -65,6 +76,7 @@ class Account {
   const Payer payer_;
   const std::shared_ptr<Account> parent_;
   std::atomic<std::int64_t> held_ = 0;
+  std::atomic<std::uint64_t> children_ = 0;
 };
 using AccountRef = std::shared_ptr<Account>;
 

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <utility>
 
+#include "daemon/net/freed_memory.h"
 #include "daemon/shard/caused_log.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -196,7 +197,9 @@ void FramedSession::take_in() {
   if (used > 0) share_.end_frame();
   ask_for_room();
   const bool small = in_.size() <= limits::kSmallFrameBytes && !share_.has_frame();
+  const bool large = in_.capacity() >= kReturnedFrameBytes;
   if (small && in_.capacity() > limits::kSmallFrameBytes) in_.shrink_to_fit();
+  if (small && large) return_freed_memory();
 }
 
 /// If the frame that is arriving is large, or larger than was known, asks the budget for room.

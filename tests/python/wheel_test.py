@@ -27,6 +27,23 @@ def code_of(page, first):
     return "\n".join(line[4:] for line in re.match(r"(?:    .*\n|\n)+", page[start:])[0].splitlines())
 
 
+# Prints which libraries of the wheel the process has loaded.
+MAPPED = """
+import os
+print(sorted({os.path.basename(line.split()[-1]) for line in open("/proc/self/maps") if "/c10dd/lib/" in line}))
+"""
+
+
+def build_other_openssl(folder):
+    """Makes use.so, which needs a function of a libcrypto.so.3 that is newer than that of c10dd."""
+    pathlib.Path(folder, "crypto.c").write_text("int newer_call(void) { return 42; }", encoding="ascii")
+    pathlib.Path(folder, "use.c").write_text("int newer_call(void);\nint use(void) { return newer_call(); }", encoding="ascii")
+    pathlib.Path(folder, "crypto.map").write_text("OPENSSL_3.9.0 { global: newer_call; };", encoding="ascii")
+    for words in (["-Wl,-soname,libcrypto.so.3", "-Wl,--version-script=crypto.map", "-o", "libcrypto.so.3", "crypto.c"],
+                  ["-o", "use.so", "use.c", "./libcrypto.so.3", "-Wl,-rpath,$ORIGIN"]):
+        subprocess.run(["cc", "-shared", "-fPIC", *words], cwd=folder, check=True)
+
+
 class Wheel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -104,7 +121,20 @@ class Wheel(unittest.TestCase):
         code = (f"import c10dd\nwith c10dd.connect('c10dd://127.0.0.1:{self.port}/try', connect_timeout=5) as client:\n"
                 "    client.store.set('k', 'v')\n    print(client.store.get('k'))")
         self.assertEqual("b'v'\n", self.run_code(code, C10DD_TOKEN_FILE=token).stdout)
+        # The process has another libcrypto.so.3, and a module that needs a function of it.
+        build_other_openssl(self.state.name)
+        for order in ("import ctypes; print(ctypes.CDLL('use.so').use())\n" + code,
+                      code + "\nimport ctypes; print(ctypes.CDLL('use.so').use())"):
+            run = self.run_code(order.replace("use.so", f"{self.state.name}/use.so") + MAPPED, C10DD_TOKEN_FILE=token)
+            self.assertIn("42", run.stdout.splitlines())
+            self.assertEqual("['libc10dd.so.1', 'libc10dd_tls.so']", run.stdout.splitlines()[-1])
         self.assertIn("set C10DD_TOKEN_FILE", self.run_code(code).stdout)
+
+    def test_it_has_the_licenses_of_what_is_in_it(self):
+        has = {path.name for path in self.venv.glob("lib/python3*/site-packages/c10dd-*.dist-info/licenses/*")}
+        self.assertLessEqual({"libboost1.81-dev", "libssl-dev", "libstdc++-12-dev", "libxxhash-dev", "librocksdb-dev", "zlib1g"},
+                             has | ({"zlib1g"} if "zlib1g-dev" in has else set()))
+        self.assertFalse({"libc6-dev", "libgtest-dev", "libeigen3-dev"} & has)
 
     def test_importing_torch_is_not_disturbed(self):
         """The entry points load neither the library nor c10dd."""

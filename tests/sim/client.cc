@@ -3,6 +3,8 @@
 // dialling.
 #include "tests/sim/client.h"
 
+#include <algorithm>
+
 #include "tests/sim/access_story.h"
 #include "tests/sim/plants.h"
 
@@ -137,15 +139,18 @@ void Client::cut_off(Duration how_long) {
   partition(how_long);
 }
 
-/// The oracle: a member that sees no other trouble than the death and the loads of daemons never
+/// The oracle: a member that sees no other trouble than the death of a daemon and loads never
 /// fences itself, as the SDK does when four fifths of its ttl have passed without a sign of life.
 /// In a fleet there is other trouble: a lease that could not be renewed, while nobody owns the job.
+/// A daemon that dies again at once is other trouble, too.
 void Client::check_fence() {
   const TimePoint confirmed = std::exchange(confirmed_, core_.last_confirmed());
   if (swarm_.fleet() || swarm_.slow_load == Duration(0) || core_.stats(local_now()).connects == 0)
     return;
   const Duration silent = local_now() - confirmed;
   if (confirmed == TimePoint() || silent < swarm_.group_policy->ttl / 5 * 4) return;
+  const auto died = [&](TimePoint at) { return at >= world_.now() - silent; };
+  if (std::ranges::count_if(records_.deaths, died) > 1) return;
   world_.violated("fence",
                   format("client {} has had no sign of life for {} ms: {}", identity_.number,
                          silent / milliseconds(1), core_.absence(local_now())));

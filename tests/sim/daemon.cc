@@ -165,6 +165,7 @@ void Daemon::die(bool power_lost) {
   if (std::exchange(dead_, true)) return;
   note_trouble(std::chrono::hours(1'000));
   world_.note(power_lost ? "daemon.power_cut" : "daemon.kill", number_);
+  records_.deaths.push_back(world_.now());
   if (queue_) queue_->die();
   for (const auto& shard : shards_) shard->die(power_lost);
 }

@@ -113,8 +113,10 @@ void Network::dial(const std::string& address, std::weak_ptr<Endpoint> client,
       accept(link);
     }
     const Duration back = world_.random.skewed(std::chrono::microseconds(50), swarm_.net_most);
-    world_.after(
-        back, [link, refused, on_dialled = std::move(on_dialled)] { on_dialled(link, refused); });
+    world_.after(back, [link, refused, on_dialled = std::move(on_dialled)] {
+      const bool reset = link && !link->usable();  // before the client knew of it
+      on_dialled(reset ? LinkRef() : link, refused || reset);
+    });
   });
 }
 

@@ -117,6 +117,7 @@ class Records {
   std::map<std::string, Revision> rolled_back_to;
   std::map<std::string, unsigned> loads;  ///< how often a daemon began to serve the job
   std::map<std::string, std::vector<TimePoint>> loaded_at;  ///< when it began
+  std::vector<TimePoint> deaths;                            ///< of daemons
 
   /// Records a step of a job under this epoch, not yet durable.
   void did(JobNumber job, Epoch epoch, Step step) {

@@ -26,7 +26,7 @@ from wire import (BARRIER, EXCHANGE, GET, HELLO, JOIN, MAGIC, SET, WAIT, Wire, f
 MULTI_GET, WATCH, QUEUE_POP, WAIT_COUNTER, ACTIVITY = 23, 30, 33, 35, 68
 MIB = 1 << 20
 MAX_BYTES = 64 * MIB
-CONSTANT = 128 * MIB  # what the daemon may use beyond --max-bytes; the aim is 96 MiB
+CONSTANT = 96 * MIB  # what the daemon may use beyond --max-bytes
 HOUR = 3_600_000_000_000
 KEY = "k" * 8_000
 

@@ -247,7 +247,7 @@ void Barriers::release(const BarrierKey& key, BarrierState& barrier, Revision re
   rows.push_back({Row::Kind::put, token_of(key),
                   wire::encode(BarrierOutcome{barrier.cohort->sessions, barrier.shape, barrier.root,
                                               revision})});
-  forget_old(revision, rows);
+  forget_old(limits::kOutcomesKept, revision, rows);
 }
 
 /// Marks a barrier as complete, and turns its arrivals into a cohort (list of sessions).
@@ -295,7 +295,7 @@ void Barriers::fail(const BarrierKey& key, Failure reason, Revision revision, Ro
   if (!planted(Planted::break_not_stored)) {
     rows.push_back({Row::Kind::put, token_of(key), wire::encode(outcome)});
   }
-  forget_old(revision, rows);
+  forget_old(limits::kOutcomesKept, revision, rows);
 }
 
 std::vector<BarrierKey> Barriers::of_group(const std::string& group) const {
@@ -394,14 +394,17 @@ void Barriers::forget_broken(Rows& rows) {
   for (const BarrierKey& key : broken) drop(key, rows);
 }
 
-/// Drops the oldest outcomes while there are more than the limits allow. Keeps outcomes of revision
-/// `since` or later, because their waiters have not been answered yet.
-void Barriers::forget_old(Revision since, Rows& rows) {
-  while (completed_.size() > limits::kOutcomesKept || completed_bytes_ > outcome_bytes_) {
+/// Drops the oldest outcomes while there are more than `most`, or than their bytes may be. Keeps
+/// outcomes of revision `since` or later, because their waiters have not been answered yet. Returns
+/// whether there was something to drop.
+bool Barriers::forget_old(std::size_t most, Revision since, Rows& rows) {
+  const std::size_t before = completed_.size();
+  while (completed_.size() > most || completed_bytes_ > outcome_bytes_) {
     const BarrierKey oldest = completed_.front();
-    if (barriers_.at(oldest).revision >= since) return;
+    if (barriers_.at(oldest).revision >= since) break;
     drop(oldest, rows);
   }
+  return completed_.size() < before;
 }
 
 Result<void> Barriers::restore(const Row& row) {

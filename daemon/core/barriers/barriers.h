@@ -128,6 +128,12 @@ class Barriers {
   /// that arrives later.
   void fail(const BarrierKey& key, Failure reason, Revision revision, Rows& rows);
 
+  /// Memory is short: forgets all but the newest outcomes, limits::kOutcomesKeptShort, so that
+  /// requests of the job are not refused for their sake. Keeps those of revision `since` or later.
+  /// Returns whether there was something to forget.
+  bool give_way(Revision since, Rows& rows) {
+    return forget_old(limits::kOutcomesKeptShort, since, rows);
+  }
   /// Removes a barrier together with its arrivals or its outcome.
   void drop(const BarrierKey& key, Rows& rows);
 
@@ -179,7 +185,7 @@ class Barriers {
   static void erase_arrivals(const BarrierKey& key, const BarrierState& barrier, Rows& rows);
   void note_presence(const SessionId& session);
   void forget(const BarrierKey& key, Rows& rows);
-  void forget_old(Revision since, Rows& rows);
+  bool forget_old(std::size_t most, Revision since, Rows& rows);
   Result<void> restore_outcome(const BarrierKey& key, const Row& row);
   Result<void> restore_arrival(const BarrierKey& key, std::uint64_t rank, const Row& row);
 

@@ -80,6 +80,19 @@ TEST(MemoryLedger, KeepsTheLeastForClientsWhenKeysFillTheRest) {
   EXPECT_EQ(ledger.counted(), 180 * kMiB) << "held below the least counts against no key";
 }
 
+TEST(MemoryLedger, AnEqualPartIsThereForThoseWhoHoldLessWhenNothingIsFree) {
+  MemoryLedger ledger(180 * kMiB);
+  std::vector<Charge> charges;
+  const AccountRef first = ledger.account(payer("a"));
+  const AccountRef second = ledger.account(payer("b"));
+  const AccountRef viewer = ledger.account(payer("c", 1, true));
+  charges.emplace_back(first, 20 * kMiB);
+  ledger.add_stored(static_cast<std::int64_t>(180 * kMiB));
+  EXPECT_TRUE(ledger.allowance(*first).refuses(1, "a test")) << "it holds more than its part";
+  EXPECT_EQ(fill(ledger, second, charges), limits::kHeldBytesMin / 4 / (3 + 1) / 2);
+  EXPECT_EQ(fill(ledger, viewer, charges), limits::kHeldBytesMin / 4 / (3 + 1) / 4 / 2);
+}
+
 TEST(MemoryLedger, TheRefusalHasBothNumbers) {
   const MemoryLedger ledger(64 * kMiB);
   const AccountRef account = ledger.account(payer("alice"));
@@ -131,7 +144,9 @@ class Charged : public testing::Test {
     Origin from{.session = {1, session}, .connection = session};
     from.account = account(session);
     const Allowance allowance = limited_ ? *limited_ : ledger_.allowance(*from.account);
-    return job_.apply(from, {.sequence = ++sequence_}, request, now_, allowance);
+    ++sequence_;
+    const CallId call{.sequence = sequence_, .acked_below = acknowledges_ ? sequence_ : 0};
+    return job_.apply(from, call, request, now_, allowance);
   }
   /// Returns the failure of the request; ok if it is blocked or has succeeded.
   Code code(std::uint64_t session, const Request& request) {
@@ -200,6 +215,7 @@ class Charged : public testing::Test {
   std::optional<Allowance> limited_;
   TimePoint now_ = TimePoint(std::chrono::seconds(1));
   std::uint64_t sequence_ = 0;
+  bool acknowledges_ = false;  ///< all earlier replies
 };
 
 TEST_F(Charged, EachKindOfHeldMemoryAndGivesItBack) {
@@ -288,6 +304,36 @@ TEST_F(Charged, OutcomesAndUnacknowledgedReplies) {
     code = this->code(2, Set{.key = Blob("k"), .value = Blob("v")});
   }
   EXPECT_EQ(code, Code::quota_exceeded);
+}
+
+TEST_F(Charged, OldOutcomesGiveWayWhenMemoryIsShort) {
+  acknowledges_ = true;
+  open(1);
+  open(2);
+  const auto pass = [&](std::uint64_t step) {
+    Barrier barrier;
+    barrier.name = "b";
+    barrier.sequence = step;
+    barrier.world_size = 2;
+    barrier.timeout = kLong;
+    const Code first = code(1, barrier);
+    barrier.rank = 1;
+    return first == Code::ok ? code(2, barrier) : first;
+  };
+  for (std::uint64_t step = 0; step < 1'000; ++step) ASSERT_EQ(pass(step), Code::ok);
+  const std::uint64_t kept = held(1);
+  ASSERT_GT(kept, 1'000 * 500U);
+  // Keys fill the memory, of which others hold a part: session 1 holds more than it may.
+  ledger_.add_stored(static_cast<std::int64_t>(ledger_.max_bytes()));
+  const Charge others(ledger_.account(payer("greedy")), 16 * kMiB);
+  std::vector<AccountRef> many;
+  for (int i = 0; i < 20; ++i) many.push_back(ledger_.account(payer("q" + std::to_string(i))));
+  ASSERT_TRUE(ledger_.allowance(*account(1)).refuses(512, "this arrival"));
+  EXPECT_EQ(pass(1'000), Code::ok);
+  EXPECT_LT(held(1), kept / 3);
+  EXPECT_EQ(pass(1'000), Code::ok) << "the newest outcomes are kept";
+  EXPECT_FALSE(job_.audit());
+  EXPECT_EQ(job_.charged(), held(1) + held(2));
 }
 
 TEST_F(Charged, WhatIsRestoredIsPaidByTheJob) {
