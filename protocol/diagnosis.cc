@@ -252,11 +252,13 @@ class Rules {
     const bool complete =
         one.kind == WaitFor::Kind::collective && one.awaited.empty() && !one.uncertain;
     if (!complete || one.waiting.empty()) return std::nullopt;
-    const State state = now_ - one.since >= Diagnosis::kHung ? State::stuck : State::waiting;
-    // Those who still wait are where to look, unless all do.
-    const Places cause = one.ended == 0 ? Places() : one.waiting;
+    const bool stuck = !one.open && now_ - one.since >= Diagnosis::kHung;
+    const State state = stuck ? State::stuck : State::waiting;
+    // Those who still wait are where to look, unless all do, or others may.
+    const Places cause = one.ended == 0 || one.open ? Places() : one.waiting;
     return made(state, Kind::hung, at, cause, [&](const Wording& wording) {
       std::string text = wording.text(one.what) + " does not end";
+      if (one.open) return text + ", and not all its ranks are known; " + wording.waits();
       if (one.ended == 0) {
         text += ", although all its ranks are in it; ";
       } else {
@@ -301,7 +303,7 @@ class Rules {
       left -= set.size();
     }
     if (left > 0 && items.size() < wording.sets) {
-      items.push_back(Wording::more(left, "rank"));
+      items.push_back(Wording::unnamed(one, left));
       left = 0;
     }
     std::string text;
@@ -309,7 +311,7 @@ class Rules {
       const bool last = i > 0 && i + 1 == items.size() && left == 0;
       text += format("{}{}for {}", i == 0 ? "" : ", ", last ? "and " : "", items[i]);
     }
-    return left == 0 ? text : text + ", and " + Wording::more(left, "rank");
+    return left == 0 ? text : text + ", and " + Wording::unnamed(one, left);
   }
 
   std::string missing_text(const WaitFor& one, const Places& ends, const Wording& wording) const {
@@ -352,7 +354,7 @@ class Rules {
       if (!one.waiting.empty()) text += ": " + wording.who(one.waiting) + wait(one.waiting);
       if (!one.awaited.empty()) text += " for " + wording.who(one.awaited);
       if (one.unnamed == 0) return text;
-      return text + (one.awaited.empty() ? " for " : " and ") + Wording::more(one.unnamed, "rank");
+      return text + (one.awaited.empty() ? " for " : " and ") + Wording::unnamed(one, one.unnamed);
     });
   }
 

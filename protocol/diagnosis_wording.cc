@@ -55,6 +55,10 @@ std::string DiagnosisWording::more(std::size_t count, std::string_view noun) {
   return format("{} more {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+std::string DiagnosisWording::unnamed(const WaitFor& of, std::size_t count) {
+  return of.open ? "ranks that are not known" : more(count, "rank");
+}
+
 std::string DiagnosisWording::text(const std::string& name) const {
   return whole_names ? name : cut(name, kShort);
 }

@@ -36,6 +36,8 @@ struct DiagnosisWording {
   static std::string connected(std::size_t others);
   /// Returns for example "2 more ranks".
   static std::string more(std::size_t count, std::string_view noun);
+  /// Says how many more ranks are awaited, of whom nothing is known; there is at least one.
+  static std::string unnamed(const WaitFor& of, std::size_t count);
   /// Returns the text without control characters, and at most `most` bytes of it.
   static std::string cut(std::string_view text, std::size_t most);
 };

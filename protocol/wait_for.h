@@ -74,6 +74,7 @@ struct WaitFor {
   /// have issued it already.
   std::vector<std::size_t> held = {};
   std::size_t unnamed = 0;  ///< how many more are awaited, of whom nothing is known
+  bool open = false;        ///< others may be awaited, of whom nothing is known, not even how many
   std::string lost = {};    ///< why it cannot end well, to be read after `what`; empty: it can
   std::vector<IssuedCall> issued = {};  ///< of a collective: two or more if its ranks disagree
   /// Of a collective that all ranks have issued: those whose backend has not begun with it, which

@@ -71,7 +71,8 @@ std::string lines_of(const FlightGroupView& group, const std::vector<Rank>& with
   const bool whole = std::ranges::none_of(
       group.ranks, [&](Rank rank) { return std::ranges::binary_search(without_record, rank); });
   const std::string with = whole ? "" : " with a record";
-  std::string text = format("{} of {}: ", group.label, named(group.ranks));
+  std::string text = format("{} of {}{}: ", group.label, named(group.ranks),
+                            group.complete ? "" : ", as far as known");
   text += group.last ? format("all{} have ended the collectives up to {}\n", with, *group.last)
                      : format("no collective has ended on all{}\n", with);
   for (std::size_t i = 0; i < group.positions.size(); ++i) {
@@ -119,6 +120,7 @@ json::value json_of(const FlightGroupView& group) {
   }
   return {{"group", group.label},
           {"ranks", array_of(group.ranks)},
+          {"complete", group.complete},
           {"last", group.last ? json::value(*group.last) : json::value()},
           {"positions", std::move(positions)}};
 }

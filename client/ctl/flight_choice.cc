@@ -102,15 +102,11 @@ class Choice {
 
   std::optional<Contradiction> self_contradiction(std::size_t at) const {
     const RankRecord& one = records_[at];
-    const auto wrong = [&](const std::string& name,
-                           const Ranks& ranks) -> std::optional<Contradiction> {
-      if (ranks.empty() || std::ranges::binary_search(ranks, one.rank)) return std::nullopt;
-      return Contradiction{
-          at, at, format("is of rank {}, but {} has the ranks {}", one.rank, name, fold(ranks))};
-    };
-    if (auto found = wrong("its newest group", one.record.newest_group)) return found;
     for (const FlightGroup& group : one.record.groups) {
-      if (auto found = wrong("its group " + shown(group.name), group.ranks)) return found;
+      if (group.ranks.empty() || std::ranges::binary_search(group.ranks, one.rank)) continue;
+      return Contradiction{at, at,
+                           format("is of rank {}, but its group {} has the ranks {}", one.rank,
+                                  shown(group.name), fold(group.ranks))};
     }
     return std::nullopt;
   }

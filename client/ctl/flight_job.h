@@ -35,7 +35,8 @@ struct FlightPosition {
 
 struct FlightGroupView {
   std::string label;             ///< `group "dp"`
-  std::vector<Rank> ranks = {};  ///< ascending
+  std::vector<Rank> ranks = {};  ///< ascending; those that are known
+  bool complete = false;         ///< it has no others
   std::optional<std::uint64_t> last =
       {};  ///< the last collective that all who have a record have ended
   std::vector<FlightPosition> positions = {};  ///< those that are behind first
@@ -43,9 +44,10 @@ struct FlightGroupView {
 
 struct FlightView {
   Diagnosis diagnosis;
-  std::vector<Rank> without_record;        ///< ascending
-  std::vector<FlightGroupView> groups;     ///< those in which somebody waits first
-  std::vector<std::string> left_out = {};  ///< ChosenRecords::left_out
+  std::vector<Rank> without_record;     ///< ascending
+  std::vector<FlightGroupView> groups;  ///< those in which somebody waits first
+  /// ChosenRecords::left_out, and what of the records was left out; a sentence each
+  std::vector<std::string> left_out = {};
 };
 
 /// Finds out who waits for whom, and why. Leaves out the records that choose_records() does, and

@@ -6,11 +6,13 @@
 #include <charconv>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "client/ctl/flight_values.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/parse.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::ctl {
@@ -19,6 +21,7 @@ namespace {
 using OpState = FlightOperation::State;
 
 constexpr std::size_t kTextShown = 64;        // bytes of a text in an error
+constexpr std::size_t kOddGroups = 16;        // named for one record
 constexpr std::size_t kCoalescedBytes = 512;  // of the text of calls that are coalesced
 
 std::string in_quotes(std::string_view text) { return '"' + printable(text, kTextShown) + '"'; }
@@ -26,6 +29,13 @@ std::string in_quotes(std::string_view text) { return '"' + printable(text, kTex
 template <class... T>
 Failure invalid(fmt::format_string<T...> text, T&&... values) {
   return failure(Code::invalid_argument, text, std::forward<T>(values)...);
+}
+
+/// Returns a member that is an integer, in JSON also as a text; otherwise -1.
+std::int64_t number_in(const PlainValue& of, std::string_view name) {
+  const std::string* const text = text_in(of, name);
+  if (text == nullptr) return integer_in(of, name, -1);
+  return parse_number<std::int64_t>(*text).value_or(-1);
 }
 
 /// Reads one record.
@@ -40,8 +50,10 @@ class RecordReader {
       return invalid("it has format {}; c10ddctl reads the formats 2.x", in_quotes(*version));
     }
     read_process(root);
-    if (auto done = read_groups(root); !done) return done.error();
+    read_groups(root);
     if (auto done = read_entries(root); !done) return done.error();
+    read_status(root);
+    doubt_ranks();
     find_oldest();
     return std::move(record_);
   }
@@ -54,6 +66,16 @@ class RecordReader {
     if (const std::string* const host = text_in(root, "host")) record_.host = *host;
     record_.pid = static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer_in(root, "pid", 0)));
     record_.written = integer_in(root, "written_ns", 0);
+  }
+
+  /// PyTorch's Gloo numbers the ranks inside of each group, so 0 to n - 1 tells only how many there
+  /// are. In the default group it is the same.
+  void doubt_ranks() {
+    for (const std::size_t place : of_gloo_) {
+      FlightGroup& group = record_.groups[place];
+      const bool inside = !group.ranks.empty() && group.ranks.back() + 1 == group.ranks.size();
+      if (inside && !group.is_default()) group.ranks.clear();
+    }
   }
 
   void find_oldest() {
@@ -70,40 +92,93 @@ class RecordReader {
     record_.oldest.resize(kept);
   }
 
-  Result<void> read_groups(const PlainValue& root) {
+  void read_groups(const PlainValue& root) {
     const PlainValue* const config = root.member("pg_config");
     const auto parts = config == nullptr ? std::span<const PlainValue>() : config->items();
-    for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
-      const PlainValue& one = parts[i + 1];
-      const std::string* const name = text_in(one, "name");
-      const PlainValue* const listed = one.member("ranks");
-      if (name == nullptr || listed == nullptr) {
-        return failure(Code::invalid_argument, "its pg_config has a group without name or ranks");
-      }
-      auto ranks = ranks_in(*listed);
-      if (!ranks) {
-        return invalid(
-            "its group {} has ranks that c10ddctl cannot read; expected numbers below {}",
-            in_quotes(*name), limits::kWorldSize);
-      }
-      if (name->empty()) {
-        record_.newest_group = std::move(*ranks);
-        continue;
-      }
-      FlightGroup& group = group_of(*name);
-      group.ranks = std::move(*ranks);
-      if (const std::string* const text = text_in(one, "desc")) group.description = *text;
-      if (const std::string* const text = text_in(one, "id")) group.identity = *text;
-    }
-    return {};
+    for (std::size_t i = 0; i + 1 < parts.size(); i += 2) read_group(parts[i], parts[i + 1]);
   }
 
+  void read_group(const PlainValue& key, const PlainValue& one) {
+    const std::string* const name = text_in(one, "name");
+    const PlainValue* const listed = one.member("ranks");
+    if (name == nullptr || listed == nullptr) {
+      const std::string which =
+          key.if_text() == nullptr ? "a group" : "its group " + in_quotes(*key.if_text());
+      return add_odd(format("{}, which has no {} that c10ddctl can read", which,
+                            name == nullptr ? "name" : "ranks"));
+    }
+    auto ranks = ranks_in(*listed);
+    if (name->empty()) {
+      if (ranks) record_.newest_size = ranks->size();
+      return;
+    }
+    FlightGroup& group = group_of(*name);
+    if (const std::string* const text = text_in(one, "desc")) group.description = *text;
+    if (const std::string* const text = text_in(one, "id")) group.identity = *text;
+    if (ranks) {
+      group.ranks = std::move(*ranks);
+      return;
+    }
+    const std::string* const text = listed->if_text();
+    add_odd(format(
+        "the ranks of its group {}, which are {}; expected a list of numbers below {}, "
+        "such as \"[0, 1]\"",
+        in_quotes(*name), text == nullptr ? "no list" : in_quotes(*text), limits::kWorldSize));
+  }
+
+  void add_odd(std::string what) {
+    if (record_.odd.size() < kOddGroups) record_.odd.push_back(std::move(what));
+  }
+
+  /// Reads how far each group has come. That tells of groups whose operations are no longer in the
+  /// record; but it names a group by its number only.
+  void read_status(const PlainValue& root) {
+    const PlainValue* const status = root.member("pg_status");
+    const auto parts = status == nullptr ? std::span<const PlainValue>() : status->items();
+    for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
+      const std::string* const number = parts[i].if_text();
+      const auto read = number == nullptr ? std::nullopt : parse_number<std::uint32_t>(*number);
+      if (!read) continue;
+      const std::int64_t issued = number_in(parts[i + 1], "last_enqueued_collective");
+      const auto named = numbers_.find(*read);
+      if (named == numbers_.end()) {
+        record_.unnamed.push_back({*read, issued});
+        continue;
+      }
+      FlightGroup& group = record_.groups[named->second];
+      // Messages may count there, too.
+      if (group.number == *read && !with_messages_.contains(named->second)) group.issued = issued;
+    }
+    record_.lost_older = parts.empty() && lacks_first_;
+    name_unnamed();
+  }
+
+  /// Both are in the order in which the process has made its groups, if PyTorch has named them.
+  void name_unnamed() {
+    std::map<std::uint64_t, std::size_t> left;  // by name
+    for (std::size_t at = 0; at < record_.groups.size(); ++at) {
+      if (record_.groups[at].number >= 0) continue;
+      const auto name = parse_number<std::uint64_t>(record_.groups[at].name);
+      if (!name) return;
+      left.emplace(*name, at);
+    }
+    if (left.size() != record_.unnamed.size()) return;
+    std::ranges::sort(record_.unnamed, {}, &FlightUnnamed::number);
+    auto next = record_.unnamed.begin();
+    for (const auto& [name, at] : left) {
+      record_.groups[at].number = next->number;
+      record_.groups[at].issued = (next++)->issued;
+    }
+    record_.unnamed.clear();
+  }
   Result<void> read_entries(const PlainValue& root) {
     const PlainValue* const entries = root.member("entries");
     if (entries == nullptr) return {};  // JSON without operations
     if (!entries->is_list()) return failure(Code::invalid_argument, "its entries are no list");
-    for (std::size_t i = 0; i < entries->items().size(); ++i) {
-      const std::string_view lacks = read_entry(entries->items()[i]);
+    const auto& all = entries->items();
+    lacks_first_ = !all.empty() && integer_in(all.front(), "record_id", 0) > 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::string_view lacks = read_entry(all[i]);
       if (!lacks.empty()) return invalid("its entry {} has no {} that c10ddctl can read", i, lacks);
     }
     return {};
@@ -128,11 +203,16 @@ class RecordReader {
     if (group.description.empty() && names.size() > 1 && names[1].if_text() != nullptr) {
       group.description = *names[1].if_text();
     }
-    group.number = std::max(group.number, integer_in(entry, "pg_id", -1));
+    const std::size_t place = groups_.at(group.name);
+    const std::int64_t number = integer_in(entry, "pg_id", -1);
+    group.number = std::max(group.number, number);
+    numbers_.emplace(number, place);
+    if (profiling_name->starts_with("gloo:")) of_gloo_.insert(place);
     const std::int64_t created = integer_in(entry, "time_created_ns", 0);
     record_.newest = std::max(record_.newest, created);
     const std::string_view name = operation_in(*profiling_name);
     if (message) {
+      with_messages_.insert(place);
       add_message(group, name, static_cast<std::uint64_t>(sequence), *state, created);
     } else {
       add(group, {.sequence = static_cast<std::uint64_t>(sequence),
@@ -222,6 +302,10 @@ class RecordReader {
 
   FlightRecord record_{.groups = {}, .calls = {}, .lines = {""}};
   std::map<std::string, std::size_t> groups_;
+  std::map<std::int64_t, std::size_t> numbers_;  // places of groups by FlightGroup::number
+  std::set<std::size_t> with_messages_;          // places of groups
+  std::set<std::size_t> of_gloo_;                // places of groups
+  bool lacks_first_ = false;  // its first entry is not the first one of the process
   std::map<std::pair<std::string, std::string>, std::uint32_t> calls_;
   std::map<std::string, std::uint32_t> lines_{{"", 0}};
 };

@@ -57,14 +57,33 @@ struct FlightGroup {
   std::vector<std::uint32_t> ranks = {};  ///< ascending; empty: not recorded
   std::string identity = {};  ///< a random number that its ranks share; empty: not recorded
   std::int64_t number = -1;   ///< in the order in which the process has made its groups
+  /// Sequence of the newest collective that the process has issued, also if its operation is no
+  /// longer in the record. -1: only the operations tell.
+  std::int64_t issued = -1;
   std::vector<FlightOperation> operations = {};  ///< ascending by sequence, each one once
   std::vector<FlightMessage> messages = {};
+
+  /// Returns whether it has all ranks of the job.
+  bool is_default() const { return description == "default_pg"; }
+};
+
+/// A group of which the record has neither name nor operations.
+struct FlightUnnamed {
+  std::int64_t number = -1;  ///< FlightGroup::number
+  std::int64_t issued = -1;  ///< FlightGroup::issued
 };
 
 struct FlightRecord {
   std::vector<FlightGroup> groups;  ///< by name
-  /// PyTorch's Gloo records groups without their names, so only the ranks of the newest are known.
-  std::vector<std::uint32_t> newest_group = {};
+  std::vector<FlightUnnamed> unnamed = {};
+  /// How many ranks the newest group of PyTorch's Gloo has. Gloo records groups without their
+  /// names, and numbers the ranks inside of each group, so who they are is not known. 0: not
+  /// recorded.
+  std::size_t newest_size = 0;
+  /// It has only the newest operations of its process, and nothing tells in which groups the others
+  /// were.
+  bool lost_older = false;
+  std::vector<std::string> odd = {};  ///< what of it was left out, and why; a clause each
   std::vector<FlightCall> calls = {};
   std::vector<std::string> lines = {};  ///< of the trainer's program: "train.py:25"
   /// When the oldest operation that is not over was issued, and its group, of the two groups in
@@ -80,7 +99,8 @@ struct FlightRecord {
   std::int64_t written = 0;  ///< ns since 1970
 };
 
-/// Fails with invalid_argument; the text does not name the file.
+/// Leaves out the ranks of a group if they cannot be read. Fails with invalid_argument; the text
+/// does not name the file.
 Result<FlightRecord> read_flight_record(std::string_view bytes);
 
 }  // namespace c10dd::ctl

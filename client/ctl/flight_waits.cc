@@ -23,7 +23,8 @@ using OpState = FlightOperation::State;
 /// How far a member with a record has come.
 struct Standing {
   const FlightMember* member;
-  std::int64_t newest = -1;                ///< sequence; -1: it has issued nothing
+  std::int64_t newest = -1;  ///< sequence up to which it has issued all; -1: it has issued nothing
+  std::int64_t most = -1;    ///< it has issued nothing after this sequence
   const FlightOperation* waits = nullptr;  ///< its oldest operation that is not over
 
   const FlightCall& call(const FlightOperation& one) const {
@@ -50,8 +51,12 @@ class GroupRules {
     for (const FlightMember& member : group.members) {
       if (member.record == nullptr) continue;
       Standing& one = standings_.emplace_back(Standing{&member});
-      if (!operations_of(member).empty()) one.newest = sequence_of(operations_of(member).back());
-      all_issued_ = std::min(all_issued_, one.newest);
+      one.newest = member.issued_at_least;
+      if (!operations_of(member).empty()) {
+        one.newest = std::max(one.newest, sequence_of(operations_of(member).back()));
+      }
+      one.most = std::max(one.newest, member.issued_at_most);
+      last_shared_ = std::min(last_shared_, one.most);
     }
     for (Standing& one : standings_) {
       for (const FlightOperation& operation : operations_of(*one.member)) {
@@ -67,7 +72,7 @@ class GroupRules {
     } else {
       add_waits(out);
     }
-    if (group_.complete) add_messages(out);
+    add_messages(out);
     return out;
   }
 
@@ -79,11 +84,11 @@ class GroupRules {
 
   bool is_unfinished(const Standing& of, const FlightOperation& one) const {
     if (!one.is_over()) return true;
-    if (sequence_of(one) <= all_issued_) return false;
+    if (sequence_of(one) <= last_shared_) return false;
     if (one.state != OpState::ended || !of.call(one).for_all) return false;
     // It cannot have succeeded if a rank had not issued it.
     return std::ranges::any_of(standings_, [&](const Standing& other) {
-      return other.newest < sequence_of(one) && !is_older(other, one.created);
+      return other.most < sequence_of(one) && !is_older(other, one.created);
     });
   }
   /// Returns whether the record of a rank was written before a time.
@@ -147,7 +152,7 @@ class GroupRules {
     WaitFor wait = collective(name, sequence);
     for (const Standing& one : standings_) {
       if (one.waits != nullptr) add_waiting(wait, one);
-      if (one.waits == nullptr && one.newest < static_cast<std::int64_t>(sequence)) {
+      if (one.waits == nullptr && one.most < static_cast<std::int64_t>(sequence)) {
         wait.awaited.push_back(one.member->place);
       }
     }
@@ -179,11 +184,11 @@ class GroupRules {
       const bool told =
           std::ranges::any_of(waiting, [](const Standing* one) { return one->waits->begun; });
       for (const Standing& one : standings_) {
-        if (one.newest < static_cast<std::int64_t>(sequence)) {
+        if (one.most < static_cast<std::int64_t>(sequence)) {
           wait.awaited.push_back(one.member->place);
         }
       }
-      if (wait.awaited.empty()) await_unknown(wait);
+      if (wait.awaited.empty()) await_unknown(wait, sequence, out.untold);
       const bool complete = wait.awaited.empty() && wait.unnamed == 0;
       if (complete) wait.ended = group_.members.size() - waiting.size();
       for (const Standing* one : waiting) {
@@ -204,12 +209,20 @@ class GroupRules {
       return oldest.first < of.waits->created && oldest.second != of.member->group->name;
     });
   }
-  /// All ranks with a record have issued it: the others may have not.
-  void await_unknown(WaitFor& wait) const {
+  /// All ranks whose records tell it have issued it: the others may have not.
+  void await_unknown(WaitFor& wait, std::uint64_t sequence,
+                     std::vector<std::size_t>& untold) const {
     for (const FlightMember& member : group_.members) {
       if (member.record == nullptr) wait.awaited.push_back(member.place);
     }
-    if (wait.awaited.empty() && group_.members.size() == 1 && !group_.complete) wait.unnamed = 1;
+    for (const Standing& one : standings_) {
+      if (one.newest >= static_cast<std::int64_t>(sequence)) continue;
+      wait.awaited.push_back(one.member->place);
+      untold.push_back(one.member->place);
+    }
+    std::ranges::sort(wait.awaited);
+    wait.open = !group_.complete;
+    if (wait.awaited.empty() && group_.members.size() == 1 && wait.open) wait.unnamed = 1;
   }
 
   /// Messages that are not over, from one rank to another.
@@ -219,6 +232,7 @@ class GroupRules {
   };
 
   void add_messages(GroupWaits& out) const {
+    if (!group_.numbered) return add_messages_to_unknown(out);
     std::map<std::pair<std::size_t, std::size_t>, Messages> all;  // by places among the members
     for (std::size_t at = 0; at < group_.members.size(); ++at) {
       const FlightGroup* const of = group_.members[at].group;
@@ -237,35 +251,55 @@ class GroupRules {
           message_wait(group_.members[ends.first], group_.members[ends.second], messages));
     }
   }
+  /// Nobody knows which rank the other end of a message is.
+  void add_messages_to_unknown(GroupWaits& out) const {
+    for (const Standing& one : standings_) {
+      if (one.member->group == nullptr || one.member->group->messages.empty()) continue;
+      WaitFor wait = message_end(one.member->group->messages.front());
+      wait.waiting = {one.member->place};
+      wait.unnamed = 1;
+      wait.open = true;
+      out.wait_fors.push_back(std::move(wait));
+    }
+  }
+  WaitFor message_end(const FlightMessage& one) const {
+    WaitFor wait{.kind = one.receives ? WaitFor::Kind::receive : WaitFor::Kind::send};
+    wait.what = format("{} {} of {}", one.receives ? "recv" : "send", one.sequence, group_.label);
+    wait.since = time_of(one.created);
+    wait.process_group = group_.number;
+    wait.confirmed = true;
+    return wait;
+  }
   /// The oldest messages of both sides belong together.
   WaitFor message_wait(const FlightMember& from, const FlightMember& to,
                        const Messages& messages) const {
     const std::size_t sends = messages.sends.size();
     const std::size_t receives = messages.receives.size();
-    WaitFor wait{};
-    wait.process_group = group_.number;
-    wait.confirmed = true;
     if (sends == receives) {
+      WaitFor wait = message_end(*messages.sends.front());
       wait.kind = WaitFor::Kind::collective;
       wait.what = format("message from rank {} to rank {} of {}", from.rank, to.rank, group_.label);
-      wait.since = time_of(messages.sends.front()->created);
       wait.waiting = {from.place, to.place};
       std::ranges::sort(wait.waiting);
       return wait;
     }
     const bool sending = sends > receives;
-    const FlightMessage& one = sending ? *messages.sends[receives] : *messages.receives[sends];
-    wait.kind = sending ? WaitFor::Kind::send : WaitFor::Kind::receive;
-    wait.what = format("{} {} of {}", sending ? "send" : "recv", one.sequence, group_.label);
-    wait.since = time_of(one.created);
+    WaitFor wait = message_end(sending ? *messages.sends[receives] : *messages.receives[sends]);
     wait.waiting = {sending ? from.place : to.place};
     wait.awaited = {sending ? to.place : from.place};
     hold(wait);
     return wait;
   }
 
+  /// Returns what a member has issued, whose operation in the record is `at`, or null.
+  static std::string call_of(const Standing& of, const FlightOperation* at) {
+    if (at != nullptr) return numbered(of.call(*at), at->sequence);
+    if (of.newest >= 0) return format("collective {}", of.newest);
+    return of.most < 0 ? "" : "nothing that is in the record";
+  }
+
   FlightGroupView view() const {
-    FlightGroupView out{.label = group_.label};
+    FlightGroupView out{.label = group_.label, .complete = group_.complete};
     for (const FlightMember& member : group_.members) out.ranks.push_back(member.rank);
     std::int64_t last = std::numeric_limits<std::int64_t>::max();
     std::map<std::tuple<std::int64_t, std::string, OpState, std::string>, std::vector<Rank>>
@@ -274,13 +308,15 @@ class GroupRules {
       const auto& all = operations_of(*one.member);
       const FlightOperation* const at =
           one.waits != nullptr || all.empty() ? one.waits : &all.back();
-      last = std::min(last, one.waits == nullptr ? one.newest : sequence_of(*one.waits) - 1);
+      if (one.newest == one.most || at != nullptr) {
+        last = std::min(last, one.waits == nullptr ? one.newest : sequence_of(*one.waits) - 1);
+      }
       const OpState state = at == nullptr ? OpState::issued : at->state;
-      const std::string call = at == nullptr ? "" : numbered(one.call(*at), at->sequence);
       const std::string line = at == nullptr ? "" : one.member->record->record.lines[at->line];
-      const std::int64_t sequence = at == nullptr ? -1 : sequence_of(*at);
-      positions[{sequence, call, state, line}].push_back(one.member->rank);
+      const std::int64_t sequence = at == nullptr ? one.newest : sequence_of(*at);
+      positions[{sequence, call_of(one, at), state, line}].push_back(one.member->rank);
     }
+    if (last == std::numeric_limits<std::int64_t>::max()) last = -1;
     if (last >= 0 && !standings_.empty()) out.last = static_cast<std::uint64_t>(last);
     for (auto& [key, ranks] : positions) {
       out.positions.push_back({.call = std::get<1>(key),
@@ -293,7 +329,8 @@ class GroupRules {
 
   const JobGroup& group_;
   std::vector<Standing> standings_;
-  std::int64_t all_issued_ = std::numeric_limits<std::int64_t>::max();  // the lowest of the newest
+  // Sequence after which a rank has surely issued nothing.
+  std::int64_t last_shared_ = std::numeric_limits<std::int64_t>::max();
 };
 
 }  // namespace

@@ -25,6 +25,11 @@ from concurrent.futures import ThreadPoolExecutor
 # The size of the job and the planted rank.
 CASES = {"healthy": (3, None), "missing_rank": (4, 2), "wrong_operation": (4, 1), "wrong_size": (4, 3),
          "wrong_dtype": (4, 0), "crossed_groups": (3, 1), "killed_rank": (4, 3)}
+# Gloo's records do not name the ranks of these groups.
+GLOO_CASES = {"missing_in_pair": (4, 3), "silent_in_pair": (4, 3), "forgotten_pair": (4, 3), "halves": (4, 3)}
+# The groups beside that of all ranks, else [0, 1].
+PAIRS = {"missing_in_pair": [[1, 3]], "silent_in_pair": [[1, 3]], "halves": [[0, 1], [2, 3]],
+         "forgotten_pair": [[1, 3]]}
 PREFIX = {"gloo": "comm_lib_trace_rank_", "nccl": "nccl_trace_rank_"}
 HANG_SECONDS = 3
 
@@ -35,7 +40,13 @@ def last_step(case, planted, pair, distributed, torch, device):
     groups = [distributed.group.WORLD]
     if case == "crossed_groups" and pair is not None:
         groups.insert(0 if planted else 1, pair)
-    if planted and case == "missing_rank":
+    if case.endswith("_pair"):
+        groups = [pair] if pair is not None else []
+    if case == "forgotten_pair":  # until the record has no operation of the pair, whose size is not the newest either
+        distributed.new_group([0, 1, 3])
+        for _ in range(20):
+            distributed.all_reduce(values)
+    if planted and case in ("missing_rank", "missing_in_pair", "silent_in_pair", "forgotten_pair", "halves"):
         return
     if planted and case == "killed_rank":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -58,10 +69,10 @@ def records_of(backend):
     return c10d._dump_fr_trace(), c10d._dump_fr_trace_json()
 
 
-def write_record(folder, rank, backend):
+def write_record(folder, rank, backend, silent):
     """Writes the record as a pickle and as JSON. Then waits, because the end of a process is another fault."""
     time.sleep(HANG_SECONDS)
-    for name, record in zip(("", "-json"), records_of(backend)):
+    for name, record in () if silent else zip(("", "-json"), records_of(backend)):
         os.makedirs(folder + name, exist_ok=True)
         with open(os.path.join(folder + name, f"{PREFIX[backend]}{rank}"), "wb") as file:
             file.write(record)
@@ -73,14 +84,15 @@ def work(case, rank, folder, backend):
     import torch
     from torch import distributed
 
-    size, planted = CASES[case]
+    size, planted = (CASES | GLOO_CASES)[case]
     device = "cuda:0" if backend == "nccl" else "cpu"
     if backend == "nccl":
         torch.cuda.set_device(0)
     distributed.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=size,
                                    timeout=datetime.timedelta(seconds=60))
-    pair = distributed.new_group([0, 1], group_desc="pair")
-    pair = pair if rank < 2 else None
+    pairs = PAIRS.get(case, [[0, 1]])
+    made = [distributed.new_group(ranks, group_desc="pair") for ranks in pairs]
+    pair = next((group for group, ranks in zip(made, pairs) if rank in ranks), None)
     for _ in range(2):
         distributed.all_reduce(torch.ones(4, device=device))
         distributed.broadcast(torch.ones(4, device=device), src=0)
@@ -88,7 +100,8 @@ def work(case, rank, folder, backend):
             distributed.all_reduce(torch.ones(2, device=device), group=pair)
     if backend == "nccl":
         torch.cuda.synchronize()
-    threading.Thread(target=write_record, args=(os.path.join(folder, case), rank, backend)).start()
+    silent = case == "silent_in_pair" and rank == planted
+    threading.Thread(target=write_record, args=(os.path.join(folder, case), rank, backend, silent)).start()
     try:
         last_step(case, rank == planted, pair, distributed, torch, device)
     except RuntimeError as error:  # Gloo notices some of the faults
@@ -106,7 +119,7 @@ def make(case, to, backend):
         environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "16", "OMP_NUM_THREADS": "1"}
         ranks = [subprocess.Popen([sys.executable, script, case, str(rank), folder, backend],
                                   env={**environment, **(variables_of(rank) if backend == "nccl" else {})})
-                 for rank in range(CASES[case][0])]
+                 for rank in range((CASES | GLOO_CASES)[case][0])]
         for one in ranks:
             one.wait()
         for name in (case, f"{case}-json") if case == "missing_rank" else (case,):
@@ -116,7 +129,8 @@ def make(case, to, backend):
 
 if __name__ == "__main__":
     if len(sys.argv) <= 3:
+        to, used = (sys.argv[1:] + ["gloo"])[:2]
         with ThreadPoolExecutor(max(1, os.cpu_count() // 4)) as pool:
-            list(pool.map(lambda each: make(each, *(sys.argv[1:] + ["gloo"])[:2]), CASES))
+            list(pool.map(lambda each: make(each, to, used), CASES if used == "nccl" else CASES | GLOO_CASES))
     else:
         work(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4])

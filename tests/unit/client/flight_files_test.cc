@@ -92,15 +92,42 @@ TEST_F(FlightFilesTest, AnEntryThatLacksSomethingIsNamed) {
   EXPECT_EQ(refused({.state = "lost"}), "its entry 1 has no state that c10ddctl can read");
   EXPECT_EQ(refusal_of(R"({"version":"2.1","entries":[{}]})"),
             "its entry 0 has no process_group that c10ddctl can read");
-  const auto with_ranks = [&](const std::string& ranks) {
-    return refusal_of(record_text({}, {{.ranks = ranks}}));
+}
+
+TEST_F(FlightFilesTest, RanksOfAGroupThatCannotBeReadAreNamedAndLeftOut) {
+  const Outcome before = run();
+  const auto said = [&](const std::string& ranks) {
+    write("trace_1", record_text({}, {FlightConfig(), {.name = "solo", .ranks = ranks}}));
+    const Outcome out = run();
+    EXPECT_EQ(out.code, before.code) << out.output;
+    EXPECT_EQ(out.output.substr(0, out.output.find('\n')),
+              before.output.substr(0, before.output.find('\n')));
+    return out.error;
   };
-  const std::string wrong =
-      "its group \"0\" has ranks that c10ddctl cannot read; expected numbers below 131072";
-  EXPECT_EQ(with_ranks("0, 1"), wrong);
-  EXPECT_EQ(with_ranks("[0, x]"), wrong);
-  EXPECT_EQ(with_ranks("[-1]"), wrong);
-  EXPECT_EQ(with_ranks("[131072]"), wrong);
+  const std::string begin =
+      "left out of " + path("trace_1") + ": the ranks of its group \"solo\", which are ";
+  const std::string end = "; expected a list of numbers below 131072, such as \"[0, 1]\"";
+  for (const char* const ranks : {"0", "0, 1", "[1, x]", "[-1]", "[131072]"}) {
+    EXPECT_EQ(said(ranks), begin + '"' + ranks + '"' + end);
+  }
+  EXPECT_EQ(said("[1]"), "");
+  const auto with_config = [&](const std::string& group) {
+    write("trace_1", R"({"version":"2.10","pg_config":{"solo":)" + group + "}}");
+    return run().error;
+  };
+  const std::string which =
+      "left out of " + path("trace_1") + ": its group \"solo\", which has no ";
+  EXPECT_EQ(with_config(R"({"name":"solo"})"), which + "ranks that c10ddctl can read");
+  EXPECT_EQ(with_config(R"({"ranks":"[0]"})"), which + "name that c10ddctl can read");
+  EXPECT_EQ(with_config("5"), which + "name that c10ddctl can read");
+  EXPECT_EQ(with_config(R"({"name":"solo","ranks":5})"), begin + "no list" + end);
+  // Nobody is accused of what is left out.
+  const FlightEntry waits{.group = "solo"};
+  write("trace_0", record_text({}));
+  write("trace_1", record_text({waits}, {{.name = "solo", .ranks = "1"}}));
+  const std::string output = run().output;
+  EXPECT_NE(output.find("waits for ranks that are not known; 1 rank waits\n"), std::string::npos)
+      << output;
 }
 
 TEST_F(FlightFilesTest, TheOtherRecordsCountIfOneIsDamaged) {
@@ -167,9 +194,9 @@ TEST_F(FlightFilesTest, TheRecordsOfTwoJobsAreNotMixed) {
   write("trace_1", record_text({}, {FlightConfig()}, R"(,"job":"llm")"));
   EXPECT_EQ(run().error, path("trace_0") + " and " + path("trace_1") +
                              " are of the jobs \"\" and \"llm\"" + one_job);
-  write("trace_1", record_text({}, {{.name = "", .ranks = "[0]"}}));
+  write("trace_1", record_text({}, {{.ranks = "[0]"}}));
   EXPECT_EQ(run().error,
-            path("trace_1") + " is of rank 1, but its newest group has the ranks [0]" + one_job);
+            path("trace_1") + " is of rank 1, but its group \"0\" has the ranks [0]" + one_job);
 }
 
 /// Writes a file beside the records of the job, and returns what is said of it. The rest is as

@@ -26,7 +26,8 @@ struct FlightEntry {
   std::string sizes = "[[4]]";
   std::string types = R"(["Float"])";
   std::int64_t created = 100 * kSecond;
-  std::string more = {};  ///< further members, each with a comma before
+  std::string more = {};         ///< further members, each with a comma before
+  std::string description = {};  ///< of the group; empty: "group " and its name
 };
 
 inline std::string json_of(const FlightEntry& of) {
@@ -34,11 +35,12 @@ inline std::string json_of(const FlightEntry& of) {
                        of.name.find("recv") != std::string::npos ||
                        of.more.find("p2p") != std::string::npos;
   return format(
-      R"({{"process_group":["{0}","group {0}"],"{1}":{2},"is_p2p":{3},"profiling_name":"{4}",)"
+      R"({{"process_group":["{0}","{11}"],"{1}":{2},"is_p2p":{3},"profiling_name":"{4}",)"
       R"("state":"{5}","retired":{6},"input_sizes":{7},"input_dtypes":{8},"output_sizes":{7},)"
       R"("output_dtypes":{8},"time_created_ns":{9}{10}}})",
       of.group, message ? "p2p_seq_id" : "collective_seq_id", of.sequence, message, of.name,
-      of.state, of.retired, of.sizes, of.types, of.created, of.more);
+      of.state, of.retired, of.sizes, of.types, of.created, of.more,
+      of.description.empty() ? "group " + of.group : of.description);
 }
 
 /// A group in pg_config: its name, ranks and other members, each with a comma before.

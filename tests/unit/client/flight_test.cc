@@ -40,6 +40,8 @@ std::vector<RankRecord> fixture_records(const std::string& name) {
 
 TEST(Flight, NamesThePlantedRankOfEachHangOfPyTorch) {
   const std::string step = "all_reduce 5 of group \"default_pg\" ";
+  const std::string pair = "all_reduce 3 of group \"pair\" ";
+  const std::string unknown = "waits for ranks that are not known; 1 rank waits";
   const std::map<std::string, std::string> sentences = {
       {"missing_rank", "waiting missing [2] " + step +
                            "waits for rank 2, which is outside of collectives; 3 ranks "
@@ -61,7 +63,14 @@ TEST(Flight, NamesThePlantedRankOfEachHangOfPyTorch) {
                           "float32, rank 0 issued all_reduce of 4 float64"},
       {"crossed_groups",
        "stuck deadlock [0 1] deadlock: rank 0 waits in all_reduce 5 of group \"default_pg\" for "
-       "rank 1, which waits in all_reduce 3 of group \"pair\" for rank 0"}};
+       "rank 1, which waits in all_reduce 3 of group \"pair\" for rank 0"},
+      // Groups that do not begin with rank 0.
+      {"halves", "waiting missing [3] " + step +
+                     "waits for rank 3, which is outside of collectives; 3 ranks wait"},
+      {"missing_in_pair", "waiting missing [3] " + pair +
+                              "waits for rank 3, which is outside of collectives; 1 rank waits"},
+      {"silent_in_pair", "waiting missing [] " + pair + unknown},
+      {"forgotten_pair", "waiting missing [] " + pair + unknown}};
   for (const auto& [name, sentence] : sentences) {
     EXPECT_EQ(diagnosed(fixture_records(name)), sentence) << name;
   }
@@ -97,27 +106,29 @@ TEST(Flight, ShowsWhereTheRanksAre) {
   ASSERT_TRUE(view);
   std::string text = text_of(*view, false);
   text.erase(text.find(" since"), text.find(": ") - text.find(" since"));
-  EXPECT_EQ(text,
-            "waiting: all_reduce 5 of group \"default_pg\" waits for rank 3, which is without a "
-            "flight record; 1 rank waits\n"
-            "  kind: missing\n"
-            "  ranks: [3]\n"
-            "  waiting: 1\n"
-            "  evidence:\n"
-            "    all_reduce 5 of group \"default_pg\": rank 1 waits for rank 3\n"
-            "no record of rank 3\n"
-            "group \"default_pg\" of ranks [0-3]: all with a record have ended the collectives up "
-            "to 4\n"
-            "  rank 1 has issued all_reduce 5 of 4 float32, at train.py:46\n"
-            "  ranks [0,2] have ended all_reduce 5 of 4 float32, at train.py:46\n"
-            "group \"pair\" of ranks [0-1]: all have ended the collectives up to 2\n"
-            "  ranks [0-1] have ended all_reduce 2 of 2 float32, at train.py:74\n");
+  EXPECT_EQ(
+      text,
+      "waiting: all_reduce 5 of group \"default_pg\" waits for rank 3, which is without a "
+      "flight record; 1 rank waits\n"
+      "  kind: missing\n"
+      "  ranks: [3]\n"
+      "  waiting: 1\n"
+      "  evidence:\n"
+      "    all_reduce 5 of group \"default_pg\": rank 1 waits for rank 3\n"
+      "no record of rank 3\n"
+      "group \"default_pg\" of ranks [0-3]: all with a record have ended the collectives up "
+      "to 4\n"
+      "  rank 1 has issued all_reduce 5 of 4 float32, at train.py:46\n"
+      "  ranks [0,2] have ended all_reduce 5 of 4 float32, at train.py:46\n"
+      "group \"pair\" of ranks [0-1], as far as known: all have ended the collectives up to 2\n"
+      "  ranks [0-1] have ended all_reduce 2 of 2 float32, at train.py:74\n");
   const std::string json = text_of(*view, true);
   EXPECT_TRUE(json.starts_with("{\"diagnosis\":{\"state\":\"waiting\",\"kind\":\"missing\","))
       << json;
   EXPECT_NE(json.find("\"without_record\":[3],\"left_out\":[],\"groups\":[{\"group\":\"group "
                       "\\\"default_pg\\\"\","
-                      "\"ranks\":[0,1,2,3],\"last\":4,\"positions\":[{\"call\":\"all_reduce 5 of 4 "
+                      "\"ranks\":[0,1,2,3],\"complete\":true,\"last\":4,\"positions\":[{\"call\":"
+                      "\"all_reduce 5 of 4 "
                       "float32\",\"state\":\"issued\",\"line\":\"train.py:46\",\"ranks\":[1]}"),
             std::string::npos)
       << json;
@@ -302,26 +313,6 @@ TEST(Flight, GroupsOfOneNameAreToldApartByTheirRanks) {
                             pair("[2, 3]", {kDone, at(2)}), pair("[2, 3]", {kDone})})),
       "waiting missing [3] all_reduce 2 of group \"group tp\" (tp) waits for rank 3, which is "
       "outside of collectives; 1 rank waits");
-}
-
-TEST(Flight, OfAGroupWhoseRanksAreNotRecordedThoseCountThatHaveUsedIt) {
-  const FlightEntry over{.name = "gloo:all_reduce", .retired = true};
-  const FlightEntry next{.sequence = 2, .name = "gloo:all_reduce"};
-  const FlightEntry first{.name = "gloo:all_reduce"};
-  const auto gloo = [](std::vector<FlightEntry> entries, const std::string& newest) {
-    return record_text(entries, {{.name = "", .ranks = newest}});
-  };
-  EXPECT_EQ(diagnosed(records_of({gloo({over, next}, "[0, 1, 2]"), gloo({over}, "[0, 1, 2]"),
-                                  gloo({}, "[0, 1, 2]")})),
-            "waiting missing [1] all_reduce 2 of group \"group 0\" waits for rank 1, which is "
-            "outside of collectives; 1 rank waits");
-  // It is the newest group of rank 0, and no operation shows who belongs to it.
-  EXPECT_EQ(diagnosed(records_of({gloo({first}, "[0, 1]"), gloo({}, "[0, 1]")})),
-            "waiting missing [1] all_reduce 1 of group \"group 0\" waits for rank 1, which is "
-            "outside of collectives; 1 rank waits");
-  EXPECT_EQ(diagnosed(records_of({record_text({first}, {})})),
-            "waiting missing [] all_reduce 1 of group \"group 0\" waits for 1 more rank; 1 rank "
-            "waits");
 }
 
 TEST(Flight, AGroupThatWasMadeAgainCountsFromItsNewBeginning) {
