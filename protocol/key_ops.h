@@ -72,14 +72,14 @@ BOOST_DESCRIBE_STRUCT(Check, (), (keys))
 
 /// Adds `delta` to a counter: a key whose value is a decimal number. A missing key counts as 0.
 /// With `lenient`, fails with invalid_argument if the value does not begin with a number of 64
-/// bits.
+/// bits, and a sum beyond 64 bits wraps around, as in PyTorch's TCPStore.
 struct Add {
   static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Counter;
 
   Blob key;
   std::int64_t delta = 0;
-  bool lenient = false;  ///< reads the old value as C's strtoll does
+  bool lenient = false;  ///< reads the old value as C's strtoll does; never out_of_range
 };
 BOOST_DESCRIBE_STRUCT(Add, (), (key, delta, lenient))
 
