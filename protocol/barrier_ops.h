@@ -37,9 +37,11 @@ struct Barrier {
   /// The participants' ranks in `group`, in ascending order. Each participant sends the same list.
   /// If the list is empty, all ranks of the group participate.
   std::vector<Rank> participants = {};
+  Duration waited{0};  ///< see Get
 };
 BOOST_DESCRIBE_STRUCT(Barrier, (),
-                      (name, generation, sequence, rank, world_size, timeout, group, participants))
+                      (name, generation, sequence, rank, world_size, timeout, group, participants,
+                       waited))
 
 /// The pattern of an exchange between N ranks: what each rank sends, and what each rank receives.
 enum class Shape : std::uint8_t {
@@ -69,9 +71,10 @@ struct Exchange {
   std::uint64_t offset = 0;
   std::string group = {};               ///< as in Barrier
   std::vector<Rank> participants = {};  ///< as in Barrier
+  Duration waited{0};                   ///< see Get
 };
 BOOST_DESCRIBE_STRUCT(Exchange, (),
                       (name, generation, sequence, rank, world_size, shape, root, parts, timeout,
-                       offset, group, participants))
+                       offset, group, participants, waited))
 
 }  // namespace c10dd

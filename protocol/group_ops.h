@@ -151,10 +151,11 @@ struct Join {
   std::uint64_t step = 0;  ///< training step, shown in the member list
   bool failed = false;     ///< true: the last step did not commit, so a quorum changes generation
   Duration timeout{0};
+  Duration waited{0};  ///< see Get
 };
 BOOST_DESCRIBE_STRUCT(Join, (),
                       (group, round, policy, rank, spare, local_rank, device, domain, labels, step,
-                       failed, timeout))
+                       failed, timeout, waited))
 
 /// Asks for a page of the member list of the newest generation. Fails with stale_generation if
 /// `generation` names a different generation.

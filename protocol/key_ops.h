@@ -35,8 +35,11 @@ struct Get {
 
   Blob key;
   Duration timeout{0};
+  /// How long the caller has waited already, so that error texts have the time-out that it gave:
+  /// `timeout` is what is left of that.
+  Duration waited{0};
 };
-BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
+BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout, waited))
 
 /// Waits until every key exists; a queue that has an item counts as an existing key. After the
 /// time-out, fails with timed_out and the names of the missing keys. If a session with Hello::c10d
@@ -53,8 +56,9 @@ struct Wait {
   /// Each key must have existed at some moment since the request; the keys need not all exist at
   /// the same moment.
   bool each = false;
+  Duration waited{0};  ///< see Get
 };
-BOOST_DESCRIBE_STRUCT(Wait, (), (keys, timeout, each))
+BOOST_DESCRIBE_STRUCT(Wait, (), (keys, timeout, each, waited))
 
 /// Tells whether every key exists; a queue that has an item counts as an existing key.
 struct Check {
@@ -68,14 +72,14 @@ BOOST_DESCRIBE_STRUCT(Check, (), (keys))
 
 /// Adds `delta` to a counter: a key whose value is a decimal number. A missing key counts as 0.
 /// With `lenient`, fails with invalid_argument if the value does not begin with a number of 64
-/// bits.
+/// bits, and a sum beyond 64 bits wraps around, as in PyTorch's TCPStore.
 struct Add {
   static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Counter;
 
   Blob key;
   std::int64_t delta = 0;
-  bool lenient = false;  ///< reads the old value as C's strtoll does
+  bool lenient = false;  ///< reads the old value as C's strtoll does; never out_of_range
 };
 BOOST_DESCRIBE_STRUCT(Add, (), (key, delta, lenient))
 
@@ -110,8 +114,9 @@ struct MultiGet {
 
   std::vector<Bytes> keys;
   Duration timeout{0};
+  Duration waited{0};  ///< see Get
 };
-BOOST_DESCRIBE_STRUCT(MultiGet, (), (keys, timeout))
+BOOST_DESCRIBE_STRUCT(MultiGet, (), (keys, timeout, waited))
 
 /// Sets many keys in one atomic change.
 struct MultiSet {
@@ -254,7 +259,8 @@ struct WaitCounter {
   Blob key;
   std::int64_t at_least = 0;
   Duration timeout{0};
+  Duration waited{0};  ///< see Get
 };
-BOOST_DESCRIBE_STRUCT(WaitCounter, (), (key, at_least, timeout))
+BOOST_DESCRIBE_STRUCT(WaitCounter, (), (key, at_least, timeout, waited))
 
 }  // namespace c10dd

@@ -91,6 +91,10 @@ inline constexpr std::chrono::milliseconds kReconnectGrace{250};
 inline constexpr std::chrono::seconds kRestartGrace{10};  // time to reconnect to a restarted daemon
 // As kRestartGrace, on an engine that several daemons share: also the time to find the next owner.
 inline constexpr std::chrono::seconds kTakeoverGrace{30};
+// What has passed of a last call, or of the time of a member to return, counts over a restart, but
+// at least this much remains after the load of the job.
+inline constexpr std::chrono::seconds kTimeLeftMin{3};
+inline constexpr std::size_t kAwayNoted = 256;  // members whose time left rows have, per job
 inline constexpr std::chrono::nanoseconds kMemberTtlMin = std::chrono::milliseconds(500);
 inline constexpr std::chrono::nanoseconds kMemberTtlMax = std::chrono::minutes(10);
 

@@ -33,8 +33,9 @@ struct QueuePop {
 
   Bytes key;
   Duration timeout{0};
+  Duration waited{0};  ///< see Get
 };
-BOOST_DESCRIBE_STRUCT(QueuePop, (), (key, timeout))
+BOOST_DESCRIBE_STRUCT(QueuePop, (), (key, timeout, waited))
 
 /// Returns the number of items in a queue. Popped items do not count, even if unacknowledged.
 struct QueueLength {

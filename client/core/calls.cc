@@ -20,6 +20,15 @@ Duration* timeout_of(Request& request) {
       request);
 }
 
+/// Writes into a request how long its caller has waited already, if the operation has such a field.
+void set_waited(Request& request, Duration waited) {
+  std::visit(
+      [waited](auto& r) {
+        if constexpr (requires { r.waited; }) r.waited = waited;
+      },
+      request);
+}
+
 /// Returns whether the daemon must remember the request until its reply has come.
 bool is_held(const Request& request) {
   const Dedup dedup = info_of(request).dedup;
@@ -84,7 +93,9 @@ const Call* Calls::send_next(std::size_t window, TimePoint now) {
   call.on_wire = true;
   if (call.waits) {
     // Send at least 1 ns: with a time-out of 0 the daemon would reply not_found, not timed_out.
-    *timeout_of(call.request) = std::max<Duration>(call.due - now, Duration(1));
+    Duration& left = *timeout_of(call.request);
+    left = std::max<Duration>(call.due - now, Duration(1));
+    set_waited(call.request, std::max<Duration>(call.limit - left, Duration::zero()));
   }
   return &call;
 }

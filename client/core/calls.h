@@ -51,9 +51,9 @@ class Calls {
   std::uint64_t acked_below() const;
 
   /// Returns the next call to send, or nullptr if there is none or the window is full. Marks the
-  /// call as sent, writes its remaining time into the request, and gives it the next sequence
-  /// unless it has a sequence already. Cancels a blocked queue_pop that would soon fill the window,
-  /// and queues it to be sent again under a new sequence.
+  /// call as sent, writes its remaining time, and the time that has passed, into the request, and
+  /// gives it the next sequence unless it has a sequence already. Cancels a blocked queue_pop that
+  /// would soon fill the window, and queues it to be sent again under a new sequence.
   const Call* send_next(std::size_t window, TimePoint now);
 
   /// Returns the sequence of the next request to cancel, and marks its Cancel as sent.

@@ -39,7 +39,7 @@ class Pending {
     std::size_t weight = 0;   ///< its part of weight()
     TimePoint started;
     TimePoint deadline;             ///< TimePoint::max(): none
-    Duration timeout{0};            ///< the time-out of the request, for the error text
+    Duration timeout{0};            ///< that the caller gave, for the error text
     std::uint64_t fingerprint = 0;  ///< CallId::fingerprint of the request
     Charge charge;                  ///< for the memory of the waiter
     bool observes = false;          ///< the session may only read, see Origin

@@ -26,6 +26,8 @@ enum class Planted {
   loss_not_reported,       ///< fault: members that watch a group are not notified of a loss
   break_not_stored,        ///< fault: after a restart, a broken barrier is no longer broken
   no_restart_grace,        ///< fault: after a restart, members are lost before they can come back
+  last_call_renewed,       ///< fault: a restart starts a last call again in full
+  return_renewed,          ///< fault: a restart gives an absent member all its time again
   silence_forgotten,       ///< fault: a silent member is never lost
   member_row_lost,         ///< fault: a member is not stored
   dead_arrival_counts,     ///< fault: a barrier is released although one of its sessions is away

@@ -111,6 +111,25 @@ class Survives(Proxied):
         self.assertEqual(1, waiter.add(b"n"))
         self.end()
 
+    def test_an_add_waits_for_the_daemon_and_wraps_as_in_pytorch(self):
+        client = self.client()
+        self.assertEqual(2**63 - 1, client.add(b"n", 2**63 - 1))
+        self.daemon.kill()
+        threading.Timer(0.5, self.daemon.start).start()
+        self.assertEqual(-2**63, client.add(b"n"))
+        self.assertEqual(2**63 - 1, client.add(b"n", -1))
+        self.assertEqual(b"9223372036854775807", client.get(b"n"))
+        self.end()
+
+    def test_a_key_beyond_the_limit_closes_the_connection_and_the_limit_is_told(self):
+        client = self.client()
+        client.set(b"k" * 8192, b"v")
+        self.assertEqual(b"v", client.get(b"k" * 8192))
+        client.set(b"k" * 65536, b"v")
+        self.assertTrue(client.is_closed(10 * SLOWDOWN))
+        self.until(lambda: "set: the key has 65536 bytes, limit 8192" in self.launch.said())
+        self.end()
+
     def test_a_client_that_reads_nothing_costs_no_memory(self):
         client = self.client()
         client.set(b"k", b"v" * (8 << 20))

@@ -33,7 +33,7 @@ TEST(JsonWire, WritesPlainTextPlainly) {
   EXPECT_EQ(encode_request(Set{"k", "v", std::chrono::seconds(2), true}),
             R"({"key":"k","value":"v","ttl":2,"ephemeral":true})");
   EXPECT_EQ(encode_request(Get{"k", std::chrono::milliseconds(1500)}),
-            R"({"key":"k","timeout":1.5})");
+            R"({"key":"k","timeout":1.5,"waited":0})");
   EXPECT_EQ(encode_reply_body(ReplyBody(Counter{-3})), R"({"value":-3})");
 }
 

@@ -5,6 +5,8 @@
 
 #include "daemon/core/barriers/barriers.h"
 #include "daemon/core/row_key.h"
+#include "daemon/core/sessions/sessions.h"
+#include "daemon/core/time_left.h"
 #include "protocol/fields.h"
 #include "protocol/limits.h"
 #include "tests/sim/oracles.h"
@@ -42,6 +44,12 @@ bool was_here(const SessionFacts& facts, TimePoint from, TimePoint to) {
 /// A clock may run slow, and a loop checks its deadlines a little late.
 Duration longest(Duration asked) { return asked * 1'060 / 1'000 + std::chrono::milliseconds(250); }
 
+SessionId session_of(const Row& row) {
+  core::RowKeyReader key(row.key);
+  const std::uint64_t high = key.number();
+  return {high, key.number()};
+}
+
 class LaunchJudge {
  public:
   LaunchJudge(const Records& records, const std::string& job) : records_(records), job_(job) {}
@@ -54,6 +62,8 @@ class LaunchJudge {
           if (auto bad = judge_ended(step, row)) return bad;
         } else if (row.key.starts_with('o')) {
           note_outcome(step, row);
+        } else if (row.key.starts_with('s')) {
+          note_return(step, row);
         }
       }
     }
@@ -73,9 +83,7 @@ class LaunchJudge {
   OptionalViolation judge_ended(const Step& step, const Row& row) {
     const auto ended = wire::decode<core::EndedRow>(row.value);
     if (!ended || !ended->replaced) return std::nullopt;
-    core::RowKeyReader key(row.key);
-    const std::uint64_t high = key.number();
-    const SessionId id{high, key.number()};
+    const SessionId id = session_of(row);
     replaced_.try_emplace(id, step.durable);
     const auto known = records_.sessions.find(id);
     const auto loads = records_.loaded_at.find(job_);
@@ -86,7 +94,9 @@ class LaunchJudge {
     TimePoint loaded;
     for (const TimePoint at : loads->second) loaded = at <= step.at ? at : loaded;
     const Away away = away_at(known->second, loaded, step.at);
-    const Duration least = away.seen ? Duration(limits::kAbsence) : records_.restart_grace();
+    const Duration least =
+        away.seen ? Duration(limits::kAbsence)
+                  : core::left_after_load(left_at(id, loaded), records_.restart_grace());
     const Duration lasted = step.at - (away.seen ? away.since : loaded);
     if (!away.here && lasted >= shortest(least)) return std::nullopt;
     return Violation{"launches",
@@ -94,6 +104,22 @@ class LaunchJudge {
                          " was replaced after " +
                          (away.here ? "no" : std::to_string(lasted.count() / 1000) + " us of") +
                          " absence"};
+  }
+
+  void note_return(const Step& step, const Row& row) {
+    const auto session = wire::decode<core::SessionRow>(row.value);
+    if (session) returns_[session_of(row)].emplace_back(step.at, session->return_left);
+  }
+
+  /// Returns what the row of a session had of its time to return at this moment; 0: nothing.
+  Duration left_at(const SessionId& id, TimePoint moment) const {
+    const auto noted = returns_.find(id);
+    Duration left{0};
+    if (noted == returns_.end()) return left;
+    for (const auto& [at, value] : noted->second) {
+      if (at <= moment) left = value;
+    }
+    return left;
   }
 
   void note_outcome(const Step& step, const Row& row) {
@@ -149,6 +175,8 @@ class LaunchJudge {
   const std::string& job_;
   std::map<SessionId, std::uint64_t> replaced_;  // by session: the order of its replacement
   std::map<std::string, Broken> broken_;         // by the text of the failure
+  /// What the rows of sessions had of their time to return, and when they were written.
+  std::map<SessionId, std::vector<std::pair<TimePoint, Duration>>> returns_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 // job.
 #include <algorithm>
 
+#include "daemon/core/time_left.h"
 #include "protocol/limits.h"
 #include "tests/sim/group_log.h"
 #include "tests/sim/oracles.h"
@@ -46,7 +47,9 @@ class LossJudge {
   /// Returns true if the member's time had passed: the restart grace if the daemon never heard of
   /// it, the grace after its connection closed, else the time to live since its last frame.
   bool due(const Loss& loss) const {
-    if (!loss.silent) return loss.served >= records_.restart_grace();
+    if (!loss.silent) {
+      return loss.served >= core::left_after_load(loss.time_left, records_.restart_grace());
+    }
     if (loss.away) return *loss.away >= policy_.grace;
     return *loss.silent >= policy_.ttl;
   }
@@ -62,7 +65,9 @@ class LossJudge {
   OptionalViolation late(const Loss& loss) const {
     const Duration back = records_.fleet ? limits::kTakeoverGrace + policy_.ttl
                                          : std::max<Duration>(limits::kRestartGrace, policy_.ttl);
-    const Duration most = !loss.silent ? back : loss.away ? policy_.grace : policy_.ttl;
+    const Duration most = !loss.silent ? core::left_after_load(loss.time_left, back)
+                          : loss.away  ? policy_.grace
+                                       : policy_.ttl;
     const Duration was = !loss.silent ? loss.served : loss.away ? *loss.away : *loss.silent;
     const bool forgotten = loss.silent && *loss.silent > policy_.ttl + policy_.grace + kSlack;
     if (was <= most + kSlack && !forgotten) return std::nullopt;

@@ -207,10 +207,11 @@ TEST(GroupOracles, WhatIsBoundBelongsToItsGeneration) {
 
 TEST(GroupOracles, ALossHasACauseAndComesInTime) {
   const auto judged = [](std::optional<Duration> silent, std::optional<Duration> away,
-                         Duration served) {
+                         Duration served, Duration time_left = {}) {
     GroupStory run;
     run.records.session_expiry = seconds(60);
-    run.records.losses.push_back({"job", kA, TimePoint(seconds(50)), "", served, silent, away});
+    run.records.losses.push_back(
+        {"job", kA, TimePoint(seconds(50)), "", served, silent, away, {}, time_left});
     return run.losses();
   };
   EXPECT_EQ(judged(seconds(2), {}, seconds(40)), "fine");
@@ -219,7 +220,10 @@ TEST(GroupOracles, ALossHasACauseAndComesInTime) {
   EXPECT_EQ(judged(seconds(2), milliseconds(900), seconds(40)), "losses");  // its grace is 1 s
   EXPECT_EQ(judged(seconds(4), {}, seconds(40)), "losses");                 // forgotten
   EXPECT_EQ(judged({}, {}, seconds(10)), "fine");
-  EXPECT_EQ(judged({}, {}, seconds(9)), "losses");  // it could not come back yet
+  EXPECT_EQ(judged({}, {}, seconds(9)), "losses");            // it could not come back yet
+  EXPECT_EQ(judged({}, {}, seconds(5), seconds(5)), "fine");  // half had passed before
+  EXPECT_EQ(judged({}, {}, seconds(4), seconds(5)), "losses");
+  EXPECT_EQ(judged({}, {}, seconds(10), seconds(5)), "losses");  // a restart gives none back
 }
 
 TEST(GroupOracles, WhoIsAskedToLeaveMayBeLost) {

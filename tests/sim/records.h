@@ -84,6 +84,8 @@ struct Loss {
   std::optional<Duration> away;    ///< since the connection closed; it did not come back
   /// For how long its process has counted its ttl, if the process lives.
   std::optional<Duration> unconfirmed = {};
+  /// What its rows had of its time to return when the job was loaded; 0: nothing, it had all.
+  Duration time_left{0};
 };
 
 class Records {

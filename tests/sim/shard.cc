@@ -194,7 +194,10 @@ void Shard::read_piece(const core::JobRef& slot, const std::shared_ptr<store::Jo
       piece = load->next(used, 1 + world_.random.below(kPieceRows));
     }
     const bool last = piece.last;
-    post([this, slot, g, piece = std::move(piece)] { host_->loaded(g, slot, piece); });
+    post([this, slot, g, piece = std::move(piece)] {
+      note_loaded_rows(loading_[slot->number], piece.rows);
+      host_->loaded(g, slot, piece);
+    });
     if (!last && queue == queue_) read_on(slot, load);
   });
 }
@@ -269,6 +272,7 @@ void Shard::note_step(const core::JobSlot& slot, const core::Effects& effects,
   step.at = world_.now();
   step.applied = world_.next_order();
   note_losses(slot, step);
+  judge_time_left(slot, step);
   watched_[slot.number].rows += step.rows.size();
   records.did(slot.number, slot.epoch, std::move(step));
   world_.note("step", slot.number, effects.revision);
@@ -287,6 +291,9 @@ void Shard::note_losses(const core::JobSlot& slot, const Step& step) {
     loss.session = member_of(row);
     loss.at = step.at;
     loss.served = now - watched.served_since;
+    if (const auto left = watched.time_left.find(loss.session); left != watched.time_left.end()) {
+      loss.time_left = left->second;
+    }
     loss.ending = member->ending;
     const SessionFacts& facts = daemon_.records().sessions[loss.session];
     if (!daemon_.records().dead_clients.contains(facts.client)) {
@@ -402,7 +409,7 @@ void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
   if (slot == nullptr || !is_recorded(*slot)) return;
   Records& records = daemon_.records();
   if (std::holds_alternative<core::JobServed>(event)) {
-    watched_[slot->number] = {};
+    watched_[slot->number] = std::exchange(loading_[slot->number], {});
     watched_[slot->number].served_since = host_->job_time();
     note_owner(*slot);
     records.jobs[slot->name] = slot->number;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/group/rows.h"
 #include "daemon/core/host/job_host.h"
 #include "tests/sim/connection.h"
 #include "tests/sim/disk.h"
@@ -66,7 +67,9 @@ class Shard final : public Process,
     TimePoint served_since;  ///< job time
     std::set<SessionId> attached;
     std::map<SessionId, Signs> signs;
-    std::size_t rows = 0;  ///< of steps since the last batch
+    std::size_t rows = 0;                            ///< of steps since the last batch
+    std::map<SessionId, Duration> time_left;         ///< of members, when the job was loaded
+    std::map<std::string, core::GroupFacts> groups;  ///< as their newest rows have them
   };
 
   void end_turn() override;
@@ -88,6 +91,9 @@ class Shard final : public Process,
   void note_ping(const core::OutgoingReply& reply);
   void note_takeover(const core::JobSlot& slot, std::uint64_t from);
   void note_losses(const core::JobSlot& slot, const Step& step);
+  static void note_loaded_rows(Watched& loading, const std::vector<Row>& rows);
+  void judge_time_left(const core::JobSlot& slot, const Step& step);
+  void judge_return(const core::JobSlot& slot, const SessionId& session, Duration noted);
   void note_diagnoses(const core::JobSlot& slot, const core::Effects& effects);
   bool is_well(const Watched& watched, const std::string& host) const;
   void note_presence(const core::JobSlot& slot);
@@ -105,6 +111,7 @@ class Shard final : public Process,
   std::uint64_t generation_ = 0;
   bool batch_in_flight_ = false;
   std::map<JobNumber, Watched> watched_;
+  std::map<JobNumber, Watched> loading_;
 };
 
 }  // namespace c10dd::sim

@@ -24,7 +24,8 @@ constexpr std::uint64_t kStrangersSeed = 0x57A6;
 constexpr std::uint64_t kThievesSeed = 0x7F1E;
 constexpr std::uint64_t kFleetSeed = 0xF1EE;
 constexpr std::uint64_t kLoadsSeed = 0x10AD5;
-constexpr Duration kPatience = seconds(60);  // after the last fault
+constexpr std::uint64_t kLivesSeed = 0x1269D;  // changes none of the seeds in planted_seeds.txt
+constexpr Duration kPatience = seconds(60);    // after the last fault
 // By then a dead member is lost: its job is loaded again, a silent link has timed out, and the
 // grace has passed.
 constexpr Duration kQuiet = seconds(30);
@@ -43,6 +44,8 @@ Swarm swarm_of(std::uint64_t seed, Random& random) {
   choose_strangers(swarm, strangers);
   Random loads(seed ^ kLoadsSeed);
   if (!swarm.strangers) choose_slow_loads(swarm, loads);
+  Random lives(seed ^ kLivesSeed);
+  if (swarm.slow_load == Duration(0)) choose_short_lives(swarm, lives);
   return swarm;
 }
 

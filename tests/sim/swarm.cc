@@ -172,6 +172,16 @@ void choose_slow_loads(Swarm& s, Random& random) {
   s.group_policy->ttl = random.chance(50) ? Duration(limits::kSessionTtl) : seconds(5);
 }
 
+void choose_short_lives(Swarm& s, Random& random) {
+  if (s.fleet() || s.relaunch || s.visits || s.rollback || !random.chance(5)) return;
+  s.faults = {Fault::kill, Fault::client_death};
+  s.fault_every = random.between(seconds(2), seconds(5));
+  s.busy = random.between(seconds(20), seconds(60));
+  s.session_expiry = seconds(60);
+  s.group_policy = choose_policy(random, 2);
+  s.group_policy->last_call = random.between(seconds(5), seconds(15));
+}
+
 void choose_strangers(Swarm& s, Random& random) {
   if (!s.fleet() || !random.chance(30)) return;
   s.strangers = true;

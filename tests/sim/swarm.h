@@ -107,6 +107,9 @@ void choose_fleet(Swarm& swarm, Random& random);
 /// Makes the loads of some seeds take seconds. Their members see no other trouble than the death of
 /// daemons, so none of them may fence itself.
 void choose_slow_loads(Swarm& swarm, Random& random);
+/// Kills the daemons of some seeds more often than the last call of their groups takes. Nothing
+/// else happens but the death of clients.
+void choose_short_lives(Swarm& swarm, Random& random);
 /// Lets strangers come to some fleets, half of which have no other trouble.
 void choose_strangers(Swarm& swarm, Random& random);
 

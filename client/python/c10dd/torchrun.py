@@ -118,7 +118,7 @@ class C10ddRendezvousHandler(RendezvousHandler):
         try:
             return self._next_round(time.monotonic() + self._options.join)
         except TimedOut as error:
-            raise RendezvousTimeoutError(str(error)) from error
+            raise RendezvousTimeoutError(f"{error} (join_timeout is {self._options.join:g} s)") from error
         except Closed as error:
             raise RendezvousClosedError(str(error)) from error
         except Error as error:

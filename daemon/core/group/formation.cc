@@ -5,6 +5,7 @@
 
 #include "daemon/core/group/ranks.h"
 #include "daemon/core/planted.h"
+#include "daemon/core/time_left.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 
@@ -134,6 +135,12 @@ std::optional<NextGeneration> Formation::consider(const GroupState& group, TimeP
   if (!(quorum ? closes_quorum(group, now) : closes_elastic(group, now))) return std::nullopt;
   last_call_.reset();
   return next_generation(group);
+}
+
+void Formation::resume(const GroupState& group, TimePoint now) {
+  const Duration noted = group.facts().last_call_left;
+  if (noted == Duration::zero() || planted(Planted::last_call_renewed)) return;
+  last_call_ = now + left_after_load(noted, group.facts().policy.last_call);
 }
 
 std::optional<TimePoint> Formation::next_deadline(const GroupState& group) const {

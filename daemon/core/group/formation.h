@@ -23,6 +23,10 @@ class Formation {
   /// Returns the time at which the next generation forms unless a member changes first. Returns
   /// nullopt if no such time is set.
   std::optional<TimePoint> next_deadline(const GroupState& group) const;
+  /// Returns when the last call ends; nullopt if none runs.
+  std::optional<TimePoint> last_call() const { return last_call_; }
+  /// Goes on with the last call that the rows of the group have, after a restart.
+  void resume(const GroupState& group, TimePoint now);
   /// Notes that a generation has ended. The last call for the next generation gets its full length.
   void restart_last_call() { last_call_.reset(); }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "daemon/core/group/status.h"
+#include "daemon/core/time_left.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -146,6 +147,12 @@ void Group::set_present(const SessionId& id, bool present) {
   if (member->stalled) state_.renew_version();  // the status tells whether the member is connected
 }
 
+void Group::note_time_left(const SessionId& id, Duration left, ChangeContext& at) {
+  if (state_.find(id) == nullptr) return;
+  state_.change(id, [left](GroupMember& m) { m.time_left = left; });
+  state_.put(id, at);
+}
+
 // ---- reports -----------------------------------------------------------------------------------
 
 Result<std::uint64_t> Group::notify(const Notify& request, ChangeContext& at) {
@@ -236,6 +243,7 @@ void Group::end(const SessionId& id, GroupMember::State how, const std::string& 
       m.ending = came_back ? "finished" : detail;
       m.asked = false;
       m.stalled = false;
+      m.time_left = Duration::zero();
     });
     state_.put(id, at);
   }
@@ -261,14 +269,29 @@ GroupChanges Group::settle(ChangeContext& at) {
     state_.start(*next, at);
     changes_.formed = true;
   }
+  notices_.note_time_left(state_, at.now);
+  note_last_call(at.now);
   changes_.status = state_.settle(at);
   return std::exchange(changes_, {});
 }
 
+void Group::note_last_call(TimePoint now) {
+  const Duration noted = facts().last_call_left;
+  const auto ends = formation_.last_call();
+  std::optional<Duration> value;
+  if (ends) value = to_note(noted, facts().policy.last_call, *ends - now);
+  if (!ends && noted != Duration::zero()) value = Duration::zero();
+  if (value) state_.edit_facts().last_call_left = *value;
+}
+
 std::optional<TimePoint> Group::next_deadline() const {
   std::optional<TimePoint> next;
-  for (const auto& other :
-       {formation_.next_deadline(state_), notices_.next_deadline(), progress_.next_deadline()}) {
+  const auto last_call = formation_.last_call();
+  const auto note = last_call
+                        ? next_note(facts().last_call_left, facts().policy.last_call, *last_call)
+                        : std::nullopt;
+  for (const auto& other : {formation_.next_deadline(state_), note, notices_.next_deadline(),
+                            progress_.next_deadline()}) {
     if (other) next = next ? std::min(*next, *other) : *other;
   }
   return next;

@@ -31,11 +31,12 @@ struct GroupChanges {
 class Group {
  public:
   explicit Group(std::string name) : state_(std::move(name)) {}
-  /// Restores a group after a restart. At first no member has a connection, and every deadline
-  /// starts again with its full time.
+  /// Restores a group after a restart. At first no member has a connection. A last call and the
+  /// deadlines of notices go on, see time_left.h.
   Group(GroupState state, TimePoint now)
       : state_(std::move(state)), ended_at_(now), asking_since_(now) {
     notices_.resume(state_, now);
+    formation_.resume(state_, now);
   }
 
   /// Makes the session a member that asks for a place in a round newer than request.round. Fails
@@ -44,6 +45,8 @@ class Group {
   Result<void> join(const SessionId& id, const Session& session, const Join& request,
                     ChangeContext& at);
   void set_present(const SessionId& id, bool present);
+  /// Stores what is left of the time that a member has to return; 0: it is here.
+  void note_time_left(const SessionId& id, Duration left, ChangeContext& at);
 
   // ---- ends of members; no effect if the session is not a member, or its membership has ended
   void leave(const SessionId& id, Leave::Kind kind, const std::string& detail, ChangeContext& at);
@@ -57,9 +60,9 @@ class Group {
   Result<void> progress(const SessionId& id, const Progress& report, ChangeContext& at);
 
   /// Completes a step: removes the members that did not leave by the deadline of a notice, marks
-  /// stalled members, forms a generation if possible, and writes the group's row if the row has
-  /// changed. Returns all changes since the last settle(). The class Groups calls settle() for each
-  /// touched group.
+  /// stalled members, forms a generation if possible, notes what is left of timers, and writes the
+  /// group's row if the row has changed. Returns all changes since the last settle(). The class
+  /// Groups calls settle() for each touched group.
   GroupChanges settle(ChangeContext& at);
   std::optional<TimePoint> next_deadline() const;
 
@@ -102,6 +105,7 @@ class Group {
   void end(const SessionId& id, GroupMember::State how, const std::string& detail,
            ChangeContext& at);
   void finish_if_done(ChangeContext& at);
+  void note_last_call(TimePoint now);
 
   GroupState state_;
   Formation formation_;

@@ -77,9 +77,13 @@ Result<void> Groups::progress(const SessionId& id, const Progress& report, Chang
 
 // ---- sessions ----------------------------------------------------------------------------------
 
-void Groups::connected(const SessionId& id, TimePoint now) {
-  liveness_.connected(id, now);
-  for (const std::string& name : liveness_.groups_of(id)) open(name)->set_present(id, true);
+void Groups::connected(const SessionId& id, ChangeContext& at) {
+  const bool noted = liveness_.connected(id, at.now);
+  for (const std::string& name : liveness_.groups_of(id)) {
+    Group& group = *open(name);
+    group.set_present(id, true);
+    if (noted) group.note_time_left(id, Duration::zero(), at);
+  }
 }
 
 void Groups::disconnected(const SessionId& id, TimePoint now) {
@@ -97,6 +101,11 @@ void Groups::ended(const SessionId& id, const std::string& why, ChangeContext& a
 void Groups::tick(const Sessions& sessions, ChangeContext& at) {
   for (const Liveness::Lost& lost : liveness_.take_lost(sessions, at.now)) {
     ended(lost.id, lost.why, at);
+  }
+  for (const Liveness::Note& note : liveness_.take_notes()) {
+    for (const std::string& name : liveness_.groups_of(note.id)) {
+      open(name)->note_time_left(note.id, note.time_left, at);
+    }
   }
   while (const auto name = deadlines_.take_due(at.now)) touched_.insert(*name);
 }
@@ -177,6 +186,7 @@ Result<void> Groups::restore(const Row& row) {
 }
 
 Result<void> Groups::resume(Revision newest, TimePoint now, const AccountRef& account) {
+  std::map<SessionId, Duration> noted;
   for (auto& [name, stored] : std::exchange(stored_, {})) {
     Result<GroupState> state = stored.complete(newest);
     if (!state) return state.error();
@@ -185,11 +195,12 @@ Result<void> Groups::resume(Revision newest, TimePoint now, const AccountRef& ac
     for (const auto& [id, member] : group.state().members()) {
       if (!member.is_here()) continue;
       liveness_.watch(id, name, group.facts().policy, now);
-      liveness_.expect_back(id, now);
+      noted[id] = std::max(noted[id], member.time_left);
     }
     touched_.insert(name);
     count(name, group);
   }
+  for (const auto& [id, time_left] : noted) liveness_.expect_back(id, time_left, now);
   return {};
 }
 

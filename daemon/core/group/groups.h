@@ -32,12 +32,13 @@ class Groups {
   Result<void> progress(const SessionId& id, const Progress& report, ChangeContext& at);
 
   // ---- changes of sessions
-  void connected(const SessionId& id, TimePoint now);
+  void connected(const SessionId& id, ChangeContext& at);
   void disconnected(const SessionId& id, TimePoint now);
   /// Removes an ended session from all its groups.
   void ended(const SessionId& id, const std::string& why, ChangeContext& at);
 
-  /// Removes lost members. If the deadline of a group has come, marks the group as touched.
+  /// Removes lost members, and notes how much time others have left to return. If the deadline of a
+  /// group has come, marks the group as touched.
   void tick(const Sessions& sessions, ChangeContext& at);
   std::optional<TimePoint> next_deadline() const;
 
@@ -73,8 +74,8 @@ class Groups {
   /// Restores one row. Fails with malformed.
   Result<void> restore(const Row& row);
   /// Completes the restore of all groups. Call it after the last restore(). `newest` is the
-  /// revision of the job. At first no member has a connection, and every deadline starts again with
-  /// its full time. Fails with malformed if the rows of a group do not fit together.
+  /// revision of the job. At first no member has a connection. Fails with malformed if the rows of
+  /// a group do not fit together.
   Result<void> resume(Revision newest, TimePoint now, const AccountRef& account = nullptr);
   /// Returns the sessions that are members of any group. The caller must call ended() for each of
   /// these sessions when the session ends.

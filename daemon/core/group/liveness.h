@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which members of a job's groups are alive. A connected member is lost when its connection
 // has been silent for the group's ttl. A disconnected member is lost when it has been disconnected
-// for the group's grace. After a restart every member has at least limits::kRestartGrace to
-// reconnect. All times are job time (see job_time.h), so a pause of the daemon loses no member.
+// for the group's grace. After a restart every member has limits::kRestartGrace, or its ttl if that
+// is more, to reconnect: once in full, until it is heard again; the rows have what is left (see
+// time_left.h). All times are job time (see job_time.h), so a pause of the daemon loses no member.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/core/deadlines.h"
@@ -29,10 +31,12 @@ class Liveness {
   /// Removes the session from the members of this group.
   void unwatch(const SessionId& id, const std::string& group);
 
-  void connected(const SessionId& id, TimePoint now);
+  /// Returns whether the rows of the member have what was left of its time to return. The caller
+  /// must then change these rows in the same step.
+  bool connected(const SessionId& id, TimePoint now);
   void disconnected(const SessionId& id, TimePoint now);
-  /// Gives a member time to reconnect after a restart of the daemon.
-  void expect_back(const SessionId& id, TimePoint now);
+  /// Gives a member time to reconnect after a restart of the daemon. `noted`: what its rows say.
+  void expect_back(const SessionId& id, Duration noted, TimePoint now);
 
   struct Lost {
     SessionId id;
@@ -41,6 +45,13 @@ class Liveness {
   /// Returns the members that are lost at `now`. Checks at most limits::kExpiriesPerTick members.
   /// The caller must call unwatch() for each returned member.
   std::vector<Lost> take_lost(const Sessions& sessions, TimePoint now);
+  /// What the rows of a member must have from now on.
+  struct Note {
+    SessionId id;
+    Duration time_left;
+  };
+  /// Returns the notes that the last take_lost() has made.
+  std::vector<Note> take_notes() { return std::exchange(notes_, {}); }
   std::optional<TimePoint> next_deadline() const { return checks_.next(); }
 
   /// Returns the groups that the session is a member of.
@@ -57,15 +68,22 @@ class Liveness {
     Duration ttl{0};
     Duration grace{0};
     std::optional<TimePoint> back_by;  ///< deadline to reconnect after a restart of the daemon
+    Duration noted{0};                 ///< GroupMember::time_left of its rows
     std::set<std::string> groups;
   };
 
   void check_at(const SessionId& id, TimePoint when);
   std::optional<Lost> check(const SessionId& id, const Sessions& sessions, TimePoint now);
+  Duration restart_time(const MemberLiveness& member) const;
+  TimePoint return_until(const MemberLiveness& member, TimePoint away_since) const;
+  std::optional<TimePoint> next_note_of(const MemberLiveness& member, TimePoint away_since) const;
+  void note(const SessionId& id, MemberLiveness& member, TimePoint away_since, TimePoint now);
 
   const Duration takeover_grace_;
   std::map<SessionId, MemberLiveness> members_;
   Deadlines<SessionId> checks_;
+  std::size_t noted_ = 0;    // members with MemberLiveness::noted
+  std::vector<Note> notes_;  // since the last take_notes()
 };
 
 }  // namespace c10dd::core

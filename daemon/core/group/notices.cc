@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "daemon/core/time_left.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/rank_ranges.h"
@@ -30,7 +31,11 @@ std::vector<SessionId> named_by(const Notify& request, const GroupState& group) 
 
 std::optional<TimePoint> end_of(const StoredNotice& notice, TimePoint now) {
   if (notice.deadline == Duration::zero()) return std::nullopt;
-  return now + notice.deadline;
+  return now + left_after_load(notice.time_left, notice.deadline);
+}
+
+std::optional<TimePoint> note_of(const StoredNotice& notice, std::optional<TimePoint> ends) {
+  return ends ? next_note(notice.time_left, notice.deadline, *ends) : std::nullopt;
 }
 
 bool names(const GroupMember& member, std::uint64_t number) {
@@ -63,7 +68,8 @@ Result<std::uint64_t> Notices::notify(GroupState& group, const Notify& request, 
   notice.charge =
       Charge(at.account == nullptr ? nullptr : *at.account, memory_of_notice(named.size()));
   const std::uint64_t number = notice.number;
-  open_[number] = {named.size(), named.size(), end_of(notice, at.now)};
+  const auto ends = end_of(notice, at.now);
+  open_[number] = {named.size(), named.size(), ends, note_of(notice, ends)};
   facts.notices.push_back(std::move(notice));
   for (const SessionId& id : named) {
     group.change(id, [&](GroupMember& m) { m.notices.push_back({number, false}); });
@@ -133,9 +139,22 @@ std::optional<Notices::Overdue> Notices::take_overdue(const GroupState& group, T
 std::optional<TimePoint> Notices::next_deadline() const {
   std::optional<TimePoint> next;
   for (const auto& [number, open] : open_) {
-    if (open.ends) next = next ? std::min(*next, *open.ends) : *open.ends;
+    for (const auto& when : {open.ends, open.ends ? open.note_at : std::nullopt}) {
+      if (when) next = next ? std::min(*next, *when) : *when;
+    }
   }
   return next;
+}
+
+void Notices::note_time_left(GroupState& group, TimePoint now) {
+  for (auto& [number, open] : open_) {
+    if (!open.ends || !open.note_at || *open.note_at > now) continue;
+    StoredNotice& notice =
+        *std::ranges::find(group.edit_facts().notices, number, &StoredNotice::number);
+    notice.time_left =
+        to_note(notice.time_left, notice.deadline, *open.ends - now).value_or(notice.time_left);
+    open.note_at = note_of(notice, open.ends);
+  }
 }
 
 void Notices::describe(const GroupState& group, GroupStatus& status) {
@@ -170,7 +189,9 @@ void Notices::set_time_left(GroupStatus& status, TimePoint now) const {
 
 void Notices::resume(const GroupState& group, TimePoint now) {
   for (const StoredNotice& notice : group.facts().notices) {
-    open_[notice.number].ends = end_of(notice, now);
+    Open& open = open_[notice.number];
+    open.ends = end_of(notice, now);
+    open.note_at = note_of(notice, open.ends);
   }
   for (const auto& [id, m] : group.members()) {
     for (const NoticeReceipt& receipt : m.notices) {

@@ -40,7 +40,9 @@ class Notices {
   /// Sets, for each notice in `status`, the time from `now` until the deadline of the notice.
   void set_time_left(GroupStatus& status, TimePoint now) const;
 
-  /// Restores the notices after a restart. Every deadline starts again with its full time.
+  /// Brings the stored notices up to date with what is left of their deadlines, see time_left.h.
+  void note_time_left(GroupState& group, TimePoint now);
+  /// Restores the notices after a restart.
   void resume(const GroupState& group, TimePoint now);
 
  private:
@@ -48,6 +50,7 @@ class Notices {
     std::size_t named = 0;           ///< members that it names
     std::size_t unacknowledged = 0;  ///< of these, without an acknowledgement
     std::optional<TimePoint> ends;
+    std::optional<TimePoint> note_at;  ///< when its row must have what is left
   };
 
   std::map<std::uint64_t, Open> open_;  // by number

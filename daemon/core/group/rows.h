@@ -29,8 +29,8 @@ struct NoticeReceipt {
 };
 BOOST_DESCRIBE_STRUCT(NoticeReceipt, (), (number, acknowledged))
 
-/// A member of a group. All fields up to `notices` are stored in the member's row; the fields from
-/// `rank` on are not.
+/// A member of a group. All fields up to `time_left` are stored in the member's row; the fields
+/// from `rank` on are not.
 struct GroupMember {
   enum class State : std::uint8_t { here, finished, left, lost };
 
@@ -50,6 +50,8 @@ struct GroupMember {
   State state = State::here;
   std::string ending;                  ///< how the member ended
   std::vector<NoticeReceipt> notices;  ///< notices that name the member; none for an ended member
+  /// What was left of its time to return when it was noted, see time_left.h; 0: it is here.
+  Duration time_left{0};
 
   std::int64_t rank = -1;         ///< in the current generation
   std::int64_t former_rank = -1;  ///< rank of a finished member before it asked again; -1: none
@@ -65,7 +67,7 @@ struct GroupMember {
 };
 BOOST_DESCRIBE_STRUCT(GroupMember, (),
                       (host, pid, local_rank, device, domain, labels, requested_rank, spare, step,
-                       failed, joined, asked, asked_in, state, ending, notices))
+                       failed, joined, asked, asked_in, state, ending, notices, time_left))
 
 /// Returns the memory of a member, or of the member that a join makes: of its entries in the group
 /// and in the list that the members get.
@@ -78,17 +80,17 @@ std::size_t memory_of_member(const MemberOrJoin& of) {
   return kMember + 2 * bytes;
 }
 
-/// The stored form of a notice. The deadline is stored as a duration, which starts again in full
-/// after a restart. A member's row lists the notices that name the member, and whether it has
-/// acknowledged each (NoticeReceipt). An acknowledgement therefore rewrites only one row.
+/// The stored form of a notice. A member's row lists the notices that name the member, and whether
+/// it has acknowledged each (NoticeReceipt). An acknowledgement therefore rewrites only one row.
 struct StoredNotice {
   std::uint64_t number = 0;
   Notice::Kind kind = Notice::Kind::drain;
   Duration deadline{0};
   std::string reason;
-  Charge charge = {};  ///< not stored
+  Duration time_left{0};  ///< until the deadline, when it was noted; see time_left.h
+  Charge charge = {};     ///< not stored
 };
-BOOST_DESCRIBE_STRUCT(StoredNotice, (), (number, kind, deadline, reason))
+BOOST_DESCRIBE_STRUCT(StoredNotice, (), (number, kind, deadline, reason, time_left))
 
 /// Returns the memory of a notice that names so many members.
 inline std::size_t memory_of_notice(std::size_t members) {
@@ -106,10 +108,11 @@ struct GroupFacts {
   std::uint64_t status = 0;  ///< revision of the newest change of the status
   std::uint64_t notices_made = 0;
   std::vector<StoredNotice> notices;
+  Duration last_call_left{0};  ///< when it was noted, see time_left.h; 0: none runs
 };
 BOOST_DESCRIBE_STRUCT(GroupFacts, (),
                       (policy, round, generation, phase, reason, failures, status, notices_made,
-                       notices))
+                       notices, last_call_left))
 
 /// The row with the member list: the session of each rank, and the encoded list that members
 /// receive.

@@ -22,6 +22,10 @@ Failure misfit(const GroupState& state, const std::string& what) {
   return misfit(state.name(), what);
 }
 
+bool is_time_left(Duration noted) {
+  return noted >= Duration::zero() && noted <= limits::kTimeoutMax;
+}
+
 template <class T>
 bool distinct(std::vector<T> values) {
   std::ranges::sort(values);
@@ -51,6 +55,7 @@ Result<void> check_facts(const GroupState& state, Revision newest) {
     return misfit(state, good.error().detail);
   }
   if (facts.phase > GroupPhase::finished) return misfit(state, "unknown phase");
+  if (!is_time_left(facts.last_call_left)) return misfit(state, "an invalid last call");
   if (facts.status > newest) {
     return misfit(state, format("the status has revision {}, but the job is at revision {}",
                                 facts.status, newest));
@@ -150,7 +155,7 @@ Result<void> check_notices(const GroupState& state) {
     }
     last = notice.number;
     if (notice.kind > Notice::Kind::preempt || notice.deadline < Duration::zero() ||
-        notice.deadline > limits::kTimeoutMax) {
+        notice.deadline > limits::kTimeoutMax || !is_time_left(notice.time_left)) {
       return misfit(state, format("notice {} has an invalid kind or deadline", last));
     }
   }
@@ -202,7 +207,8 @@ Result<void> StoredGroup::take(GroupFacts facts) {
 
 Result<void> StoredGroup::take(const SessionId& id, GroupMember member) {
   if (member.state > GroupMember::State::lost || id == SessionId{} || member.joined == 0 ||
-      member.host.size() > limits::kNameBytes || member.is_here() != member.asked) {
+      member.host.size() > limits::kNameBytes || member.is_here() != member.asked ||
+      !is_time_left(member.time_left)) {
     return misfit(name_, "malformed member row");
   }
   members_[id] = std::move(member);

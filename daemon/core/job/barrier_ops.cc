@@ -31,7 +31,8 @@ Exchange without_load(const Exchange& exchange) {
           .timeout = exchange.timeout,
           .offset = exchange.offset,
           .group = exchange.group,
-          .participants = {}};
+          .participants = {},
+          .waited = exchange.waited};
 }
 
 template <class Op>
@@ -169,12 +170,28 @@ void BarrierOps::fail(Step& step, const BarrierKey& key, Failure reason) {
 template <class Op>
 OptionalReply BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
   OptionalReply refused = waits_.block(step, op, op.timeout, absent);
-  if (!refused) absences_.set(absent, shared_tick(sessions_.gone_at(*sessions_.find(absent))));
+  if (!refused) look_again_at(absent);
   return refused;
 }
 
+/// Sets when the absence of this session is looked at next: when it counts as gone, or when its row
+/// must have what is left until then.
+void BarrierOps::look_again_at(const SessionId& absent) {
+  const Session& session = *sessions_.find(absent);
+  const TimePoint gone = sessions_.gone_at(session);
+  absences_.set(absent, shared_tick(std::min(gone, sessions_.next_note(session).value_or(gone))));
+}
+
 void BarrierOps::tick(Step& step) {
-  while (const auto gone = absences_.take_due(step.now)) step.presence.push_back(*gone);
+  while (const auto absent = absences_.take_due(step.now)) {
+    const Session* const session = sessions_.find(*absent);
+    if (session == nullptr || session->connected || sessions_.gone_at(*session) <= step.now) {
+      step.presence.push_back(*absent);
+      continue;
+    }
+    sessions_.note_return(*absent, step.next, step.now, step.out.rows);
+    look_again_at(*absent);
+  }
 }
 
 void BarrierOps::release_returned(Step& step) {

@@ -51,6 +51,7 @@ class BarrierOps {
   OptionalReply arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival);
   template <class Op>
   OptionalReply wait_for_absent(Step& step, const Op& op, const SessionId& absent);
+  void look_again_at(const SessionId& absent);
   Reply break_if_ranks_differ(Step& step, const BarrierKey& key, Failure reason);
   void ask_again(Step& step, const Pending::Waiter& waiter);
   void released(Step& step, const BarrierKey& key);

@@ -76,7 +76,8 @@ OptionalReply SessionOps::on(Step& step, const Hello& hello) {
   } else if (session.c10d) {
     parts_.launch.opened(hello.session, session);
   }
-  parts_.groups.connected(hello.session, step.now);
+  ChangeContext at = step.change_context();
+  parts_.groups.connected(hello.session, at);
   step.presence.push_back(hello.session);
   step.shows_change = true;
   welcome.version = kProtocolVersion;

@@ -55,7 +55,8 @@ Result<std::int64_t> add_leniently(std::string_view key, std::optional<std::stri
                                    std::int64_t delta) {
   if (!text) return delta;
   if (const std::optional<std::int64_t> value = number_at_start(*text)) {
-    return sum_of(*value, delta);
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(*value) +
+                                     static_cast<std::uint64_t>(delta));
   }
   return failure(Code::invalid_argument,
                  "add: the value of key \"{}\" does not begin with a 64-bit integer ({} bytes)",

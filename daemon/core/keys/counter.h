@@ -21,8 +21,8 @@ std::optional<std::int64_t> number_at_start(std::string_view text);
 Result<std::int64_t> add_to(std::string_view key, std::optional<std::string_view> text,
                             std::int64_t delta);
 
-/// Does the same, but reads the counter with number_at_start(). Fails with invalid_argument if that
-/// returns nothing, and with out_of_range if the sum overflows.
+/// Does the same, but reads the counter with number_at_start(), and lets the sum wrap around, as
+/// PyTorch's TCPStore does. Fails with invalid_argument if number_at_start() returns nothing.
 Result<std::int64_t> add_leniently(std::string_view key, std::optional<std::string_view> text,
                                    std::int64_t delta);
 

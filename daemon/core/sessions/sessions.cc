@@ -7,6 +7,7 @@
 
 #include "daemon/core/planted.h"
 #include "daemon/core/row_key.h"
+#include "daemon/core/time_left.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -15,15 +16,6 @@
 #include "protocol/wording.h"
 
 namespace c10dd::core {
-
-/// The row of a session. Stored replies older than `since` belong to an ended session of the same
-/// id.
-struct SessionRow {
-  Duration expiry{0};  // 0: the daemon's setting
-  Revision since = 0;
-  std::string owner;  // empty: not known
-};
-BOOST_DESCRIBE_STRUCT(SessionRow, (), (expiry, since, owner))
 
 namespace {
 
@@ -119,7 +111,9 @@ Duration Sessions::open(const Hello& hello, const Origin& from, Revision revisio
   } else if (hello.expiry != Duration::zero()) {
     expiry = std::clamp(hello.expiry, limits::kSessionExpiryMin, limits::kSessionExpiryMax);
   }
-  const bool changed = std::exchange(session.expiry, expiry) != expiry;
+  const bool noted = std::exchange(session.noted, Duration::zero()) > Duration::zero();
+  if (noted) --noted_;
+  const bool changed = std::exchange(session.expiry, expiry) != expiry || noted;
   if (changed && session.kept_since > 0) rows.push_back(row_of(hello.session, session));
   if (hello.rank >= 0) {
     by_rank_[static_cast<Rank>(hello.rank)] = hello.session;
@@ -174,7 +168,23 @@ Presence Sessions::presence(const SessionId& id, TimePoint now) const {
 TimePoint Sessions::gone_at(const Session& session) const {
   if (planted(Planted::away_is_gone)) return session.last_seen;
   const bool soon = session.seen || planted(Planted::early_after_restart);
-  return session.last_seen + (soon ? Duration(limits::kAbsence) : restart_grace());
+  return session.last_seen + (soon ? Duration(limits::kAbsence) : session.return_time);
+}
+
+std::optional<TimePoint> Sessions::next_note(const Session& session) const {
+  const bool is_noted = session.noted > Duration::zero();
+  if (session.seen || (!is_noted && noted_ >= limits::kAwayNoted)) return std::nullopt;
+  return core::next_note(session.noted, restart_grace(), gone_at(session));
+}
+
+void Sessions::note_return(const SessionId& id, Revision revision, TimePoint now, Rows& rows) {
+  Session* const session = find(id);
+  if (session == nullptr || next_note(*session).value_or(TimePoint::max()) > now) return;
+  const auto left = to_note(session->noted, restart_grace(), gone_at(*session) - now);
+  if (!left) return;
+  if (std::exchange(session->noted, *left) == Duration::zero()) ++noted_;
+  if (session->kept_since == 0) session->kept_since = revision;
+  rows.push_back(row_of(id, *session));
 }
 
 void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revision revision,
@@ -193,6 +203,7 @@ void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revisi
     leave_connection(session);
   }
   detached_.erase({session.ends, id});
+  if (session.noted > Duration::zero()) --noted_;
   const bool leaves = !session.host.empty() &&
                       (ending == Ending::goodbye || ending == Ending::expired) &&
                       is_newest_of_its_rank(id, session);
@@ -264,10 +275,13 @@ AuditResult Sessions::audit() const {
     if (session.observes) ++observers;
     if (session.observes && session.connected) ++connected_observers;
   }
-  if (AuditResult wrong =
-          first_difference({differ("sessions that may only read", observers_, observers),
-                            differ("connected sessions that may only read", connected_observers_,
-                                   connected_observers)})) {
+  const auto noted = std::ranges::count_if(
+      sessions_, [](const auto& one) { return one.second.noted > Duration::zero(); });
+  if (AuditResult wrong = first_difference(
+          {differ("sessions with a noted return", noted_, static_cast<std::size_t>(noted)),
+           differ("sessions that may only read", observers_, observers),
+           differ("connected sessions that may only read", connected_observers_,
+                  connected_observers)})) {
     return wrong;
   }
   for (const auto& [connection, count] : counted) {
@@ -369,7 +383,7 @@ Row Sessions::row_of(const SessionId& id, const Session& session) const {
   const bool own = session.expiry != quotas_.session_expiry;
   return {Row::Kind::put, session_key('s', id),
           wire::encode(SessionRow{own ? session.expiry : Duration::zero(), session.kept_since,
-                                  session.owner == nullptr ? "" : *session.owner})};
+                                  session.owner == nullptr ? "" : *session.owner, session.noted})};
 }
 
 std::optional<Delivery> Sessions::withdraw(const SessionId& id, Session& session,
@@ -428,11 +442,13 @@ Result<void> Sessions::restore_kept(const Row& row) {
   if (row.key[0] == 's') {
     const Result<SessionRow> value = wire::decode<SessionRow>(row.value);
     if (!value || value->expiry < Duration::zero() || value->expiry > limits::kSessionExpiryMax ||
-        value->since == 0 || value->owner.size() > limits::kNameBytes) {
+        value->since == 0 || value->owner.size() > limits::kNameBytes ||
+        value->return_left < Duration::zero() || value->return_left > limits::kTimeoutMax) {
       return failure(Code::malformed, "damaged session row");
     }
     session.expiry = value->expiry;
     session.kept_since = value->since;
+    session.noted = value->return_left;
     if (!value->owner.empty()) session.owner = std::make_shared<const std::string>(value->owner);
   } else {
     Result<Delivery> delivery = wire::decode<Delivery>(row.value);
@@ -468,6 +484,8 @@ void Sessions::resume(TimePoint now, const AccountRef& account) {
     charge_replies(session);
     if (session.expiry == Duration::zero()) session.expiry = quotas_.session_expiry;
     session.last_seen = now;
+    session.return_time = left_after_load(session.noted, restart_grace());
+    if (session.noted > Duration::zero()) ++noted_;
     session.ends = now + session.expiry;
     detached_.emplace(session.ends, id);
   }

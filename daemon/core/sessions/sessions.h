@@ -78,6 +78,8 @@ struct Session {
   TimePoint acted;               ///< of the newest request that a program has made: no report
   TimePoint ends;                ///< when the session expires if it stays disconnected
   bool seen = false;             ///< the session has been connected since the job was loaded
+  Duration return_time{0};       ///< after the load, until it counts as gone unless it was seen
+  Duration noted{0};             ///< SessionRow::return_left of its row
   Revision since = 0;            ///< the job's revision when the session was opened, if known
   Duration expiry{0};            ///< how long the session outlives its connection
   Revision kept_since = 0;       ///< revision of the row of the session; 0: it has no row
@@ -92,6 +94,16 @@ struct Session {
   /// Pays for what is held for the session; null: nobody.
   const AccountRef& account() const { return charge.account(); }
 };
+
+/// The row of a session. Stored replies older than `since` belong to an ended session of the same
+/// id.
+struct SessionRow {
+  Duration expiry{0};  ///< 0: the daemon's setting
+  Revision since = 0;
+  std::string owner;        ///< empty: not known
+  Duration return_left{0};  ///< when it was noted, see time_left.h; 0: it is here
+};
+BOOST_DESCRIBE_STRUCT(SessionRow, (), (expiry, since, owner, return_left))
 
 /// The row of a session that has ended and is remembered.
 struct EndedRow {
@@ -195,8 +207,13 @@ class Sessions {
   Presence presence(const SessionId& id, TimePoint now) const;
   /// Returns the time at which a session without a connection counts as gone: limits::kAbsence
   /// after it lost the connection. For a session that has not been connected since the job was
-  /// loaded, the time is restart_grace() after the load.
+  /// loaded, the time is restart_grace() after the load, or what its row says was left of that.
   TimePoint gone_at(const Session& session) const;
+  /// Returns when the row of a session that somebody awaits must have what is left until it counts
+  /// as gone; nothing if it need not.
+  std::optional<TimePoint> next_note(const Session& session) const;
+  /// Stores what is left until the session counts as gone, if next_note() has come.
+  void note_return(const SessionId& id, Revision revision, TimePoint now, Rows& rows);
   /// Returns how long the clients have to connect again after the job was loaded.
   Duration restart_grace() const {
     return std::max<Duration>(limits::kRestartGrace, quotas_.takeover_grace);
@@ -288,6 +305,7 @@ class Sessions {
   std::set<std::pair<Revision, Rank>> departed_by_age_;
   ReplyRows replies_;
   Rows garbage_;
+  std::size_t noted_ = 0;  // sessions with Session::noted
   std::size_t connected_ = 0;
   std::size_t observers_ = 0;            // sessions that may only read
   std::size_t connected_observers_ = 0;  // of them, those that are connected

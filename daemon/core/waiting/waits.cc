@@ -72,6 +72,17 @@ struct HeldBytes {
   }
 };
 
+/// Returns how long the caller of the request had waited before it was sent.
+Duration waited_before(const Request& request) {
+  const Duration waited = std::visit(
+      [](const auto& r) {
+        if constexpr (requires { r.waited; }) return r.waited;
+        return Duration::zero();
+      },
+      request);
+  return std::clamp<Duration>(waited, Duration::zero(), limits::kTimeoutMax);
+}
+
 /// Returns an estimate of the memory of a blocked request: of its entry in the tables, and of each
 /// token's entry in the index.
 std::size_t memory_of(const Pending::Waiter& waiter) {
@@ -127,6 +138,7 @@ Waits::Waiter Waits::waiter(const Step& step, Request request, Duration timeout,
   } else {
     waiter.timeout = std::clamp<Duration>(timeout, Duration::zero(), limits::kTimeoutMax);
     waiter.deadline = step.now + waiter.timeout;
+    if (waiter.timeout > Duration::zero()) waiter.timeout += waited_before(waiter.request);
   }
   if (step.again != nullptr) {
     waiter.started = step.again->started;

@@ -51,6 +51,7 @@ TEST(ClientCore, SendsUnansweredCallsAgainInOrderWithTheirRemainingTime) {
   const Duration remaining = std::get<Get>(frames[1].request).timeout;
   EXPECT_LE(remaining, seconds(6));
   EXPECT_GT(remaining, seconds(5));
+  EXPECT_EQ(remaining + std::get<Get>(frames[1].request).waited, seconds(10));
   EXPECT_EQ(w.core.stats(w.now).reissued, 2u);
   EXPECT_EQ(w.core.stats(w.now).connects, 2u);
   EXPECT_GE(w.core.stats(w.now).away, seconds(3));
@@ -219,7 +220,9 @@ TEST(ClientCore, AnOverdueWaitIsAskedAgainAsAWaitNotAsALook) {
   const std::vector<Sent> frames = w.sent();
   ASSERT_EQ(frames.size(), 2u);
   EXPECT_EQ(std::get<Get>(frames[0].request).timeout, Duration(1));
+  EXPECT_EQ(std::get<Get>(frames[0].request).waited, seconds(1) - Duration(1));
   EXPECT_EQ(std::get<Get>(frames[1].request).timeout, Duration(0));
+  EXPECT_EQ(std::get<Get>(frames[1].request).waited, Duration(0));
 }
 
 TEST(ClientCore, EveryPrefixOfAReplyIsAReasonToWait) {

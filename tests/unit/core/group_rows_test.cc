@@ -163,6 +163,9 @@ TEST(GroupRowsTest, ItsOwnRow) {
   refused([](GroupFacts& g) { g.policy.ttl = Duration(-1); }, "last_call, ttl and grace");
   refused([](GroupFacts& g) { g.policy.grace = limits::kTimeoutMax + Duration(1); }, "grace");
   refused([](GroupFacts& g) { g.phase = static_cast<Phase>(4); }, "unknown phase");
+  refused([](GroupFacts& g) { g.last_call_left = Duration(-1); }, "an invalid last call");
+  refused([](GroupFacts& g) { g.last_call_left = limits::kTimeoutMax + Duration(1); },
+          "an invalid last call");
   refused([](GroupFacts& g) { g.status = 1'000; },
           "the status has revision 1000, but the job is at revision");
   refused([](GroupFacts& g) { g.generation = 2; }, "round 1, generation 2");
@@ -188,6 +191,7 @@ TEST(GroupRowsTest, ItsMembers) {
   };
   refused([](GroupMember& m) { m.state = static_cast<State>(4); }, "malformed member row");
   refused([](GroupMember& m) { m.joined = 0; }, "malformed member row");
+  refused([](GroupMember& m) { m.time_left = Duration(-1); }, "malformed member row");
   refused([](GroupMember& m) { m.asked = false; }, "malformed member row");
   refused([](GroupMember& m) { m.state = State::left; }, "malformed member row");
   refused([](GroupMember& m) { m.host.assign(256, 'h'); }, "malformed member row");
@@ -264,6 +268,7 @@ TEST(GroupRowsTest, ItsNotices) {
   refused([](StoredNotice& n) { n.kind = static_cast<Notice::Kind>(2); },
           "notice 1 has an invalid kind");
   refused([](StoredNotice& n) { n.deadline = Duration(-1); }, "notice 1 has an invalid kind");
+  refused([](StoredNotice& n) { n.time_left = Duration(-1); }, "notice 1 has an invalid kind");
   refused([](StoredNotice& n) { n.deadline = Duration::max(); }, "notice 1 has an invalid kind");
   const auto refused_of = [](std::size_t n, const auto& edit, const char* why) {
     Story story = formed();

@@ -13,6 +13,7 @@
 //     9s   rows 0                             how many rows the last step has written
 //     9s   revision 7                         the job's revision
 //     9s   depends 7                          the revision that the last answer depends on
+//     8s   s1  wait a waited=9s 1s            -> (pending)     asked 9 s before, of its 10 s
 //     9s   length 3                           Popped::length of the last pop
 //     9s   waiters 2                          how many requests are blocked
 #include <gtest/gtest.h>
@@ -210,7 +211,22 @@ class Stage {
     return judge(*own, expected, detail);
   }
 
-  static Request request(Caller& c, const std::string& op, const Words& words) {
+  static Request request(Caller& c, const std::string& op, Words words) {
+    const auto option = std::ranges::find_if(
+        words, [](const std::string& word) { return word.starts_with("waited="); });
+    if (option == words.end()) return plain_request(c, op, words);
+    const Duration waited = script::duration(option->substr(option->find('=') + 1));
+    words.erase(option);
+    Request request = plain_request(c, op, words);
+    std::visit(
+        [&](auto& r) {
+          if constexpr (requires { r.waited; }) r.waited = waited;
+        },
+        request);
+    return request;
+  }
+
+  static Request plain_request(Caller& c, const std::string& op, const Words& words) {
     auto of_group = script::group_request(op, words);
     if (!of_group) return script::request(op, words, c.id);
     auto* join = std::get_if<Join>(&*of_group);
