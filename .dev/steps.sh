@@ -36,7 +36,13 @@ phase() {
 }
 trap '[ -z "$running" ] || say "$running failed $SECONDS s after the start" >&2' EXIT
 
-configure() { cmake --preset release --log-level=NOTICE -DC10DD_BUILD_TESTS="${1:-ON}"; }
+# configure [programs]: configures build/ with the tests. With `programs`, only if they are there already, because the
+# tests need more packages.
+configure() {
+    local tests=ON
+    [ $# -eq 0 ] || grep -qs '^C10DD_BUILD_TESTS:BOOL=ON' build/CMakeCache.txt || tests=OFF
+    cmake --preset release --log-level=NOTICE -DC10DD_BUILD_TESTS=$tests
+}
 
 build() {
     local -a targets=()

@@ -57,7 +57,7 @@ class AdmittedLog {
     }
     // Over HTTP a principal comes to the daemon, not to a job.
     log_caused(principal, LogLevel::info, "event=admitted principal={}{} address={}",
-               Sentence{principal}, OptionalField{"train_job", printable(job, limits::kNameBytes)},
+               Sentence{principal}, OptionalField{"job", printable(job, limits::kNameBytes)},
                address);
   }
 

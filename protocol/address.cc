@@ -59,6 +59,22 @@ bool is_link_local(std::string_view host) {
   return ::inet_pton(AF_INET6, text.c_str(), &v6) == 1 && IN6_IS_ADDR_LINKLOCAL(&v6);
 }
 
+bool is_ipv4_link_local(std::string_view host) {
+  in_addr v4{};
+  return ::inet_pton(AF_INET, std::string(host).c_str(), &v4) == 1 &&
+         ntohl(v4.s_addr) >> 16 == 0xa9fe;
+}
+
+std::string widest_address(std::span<const std::string> addresses) {
+  std::string last;
+  for (const std::string& one : addresses) {
+    if (one.empty() || is_loopback(one) || is_link_local(one)) continue;
+    if (!is_ipv4_link_local(one)) return one;
+    if (last.empty()) last = one;
+  }
+  return last;
+}
+
 std::string address_text(std::string_view host, std::uint16_t port) {
   const bool v6 = host.find(':') != std::string_view::npos;
   return v6 ? format("[{}]:{}", host, port) : format("{}:{}", host, port);

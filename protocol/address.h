@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,14 @@ bool is_loopback(std::string_view host);
 /// Returns true if the host is an IPv6 link-local address (fe80::/10), with or without its
 /// interface (fe80::1%eth0). Without it, nobody can connect to the address or listen on it.
 bool is_link_local(std::string_view host);
+
+/// Returns true if the host is an IPv4 link-local address (169.254.0.0/16). A machine gives itself
+/// one where no server does, and no router passes it on.
+bool is_ipv4_link_local(std::string_view host);
+
+/// Returns the address that most other machines can reach: the first that is neither loopback nor
+/// link-local; else the first that is IPv4 link-local; else an empty string.
+std::string widest_address(std::span<const std::string> addresses);
 
 /// Returns host:port, with brackets around an IPv6 host.
 std::string address_text(std::string_view host, std::uint16_t port);

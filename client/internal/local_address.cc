@@ -6,6 +6,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <vector>
+
 #include "client/internal/resolver.h"
 #include "client/internal/socket.h"
 #include "protocol/address.h"
@@ -27,25 +29,17 @@ std::string source_address(const SocketAddress& to) {
   return SocketAddress(address, size).host();
 }
 
-/// Returns whether other machines can use the address as it is.
-bool is_common(const std::string& address) {
-  return !address.empty() && !is_loopback(address) && !is_link_local(address);
-}
-
-/// Returns the first common address of an interface that is up; empty if there is none.
-std::string address_of_an_interface(int family) {
+/// Adds the addresses of the interfaces that are up.
+void add_interfaces(int family, std::vector<std::string>& to) {
   ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return {};
-  std::string found;
-  for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
+  if (getifaddrs(&all) != 0) return;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
     if ((one->ifa_flags & IFF_UP) == 0) continue;
     const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::string address = SocketAddress(one->ifa_addr, size).host();
-    if (is_common(address)) found = std::move(address);
+    to.push_back(SocketAddress(one->ifa_addr, size).host());
   }
   freeifaddrs(all);
-  return found;
 }
 
 }  // namespace
@@ -53,12 +47,11 @@ std::string address_of_an_interface(int family) {
 std::string own_address() {
   // Addresses of documentation (RFC 5737 and 3849): no machine has them, so they take the default
   // route.
-  for (const char* somewhere : {"192.0.2.1", "2001:db8::1"}) {
-    std::string address = local_address_towards(somewhere, "9");
-    if (is_common(address)) return address;
-  }
-  std::string address = address_of_an_interface(AF_INET);
-  return address.empty() ? address_of_an_interface(AF_INET6) : address;
+  std::vector<std::string> all = {local_address_towards("192.0.2.1", "9"),
+                                  local_address_towards("2001:db8::1", "9")};
+  add_interfaces(AF_INET, all);
+  add_interfaces(AF_INET6, all);
+  return widest_address(all);
 }
 
 std::string local_address_towards(const std::string& host, const std::string& port) {

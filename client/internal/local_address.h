@@ -12,8 +12,9 @@ namespace c10dd::client {
 std::string local_address_towards(const std::string& host, const std::string& port);
 
 /// Returns the numeric address of this machine on its default route, IPv4 before IPv6. Without such
-/// a route returns the first address of an interface that is up. Returns an empty string if the
-/// machine has loopback and link-local addresses only. Sends nothing.
+/// a route returns the first address of an interface that is up. Returns an IPv4 link-local address
+/// only if there is no other, and an empty string if the machine has loopback and IPv6 link-local
+/// addresses only. Sends nothing.
 std::string own_address();
 
 }  // namespace c10dd::client

@@ -129,7 +129,8 @@ int Agent::run() {
   }
   // A call whose effect is known already may not have returned. Without it, the client can say
   // goodbye, and the daemon keeps nothing of this launch.
-  const auto deadline = std::chrono::steady_clock::now() + kLastCalls;
+  const auto deadline =
+      std::chrono::steady_clock::now() + (untold_ ? Duration::zero() : kLastCalls);
   while (!background_.idle() && std::chrono::steady_clock::now() < deadline) {
     loop_.run_one_until(deadline);
   }
@@ -155,6 +156,7 @@ void Agent::connect() {
   ClientOptions own;
   own.run = options_.run;
   own.timeout = options_.connect_timeout;
+  own.on_connection = [is = connected_](const ConnectionChange& to) { *is = to.connected; };
   const std::string address = options_.daemon.addresses();
   const std::string url = options_.daemon.text();
   try {

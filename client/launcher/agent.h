@@ -4,6 +4,7 @@
 // All state belongs to one thread, which runs an event loop; blocking calls run on other threads.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -123,6 +124,9 @@ class Agent {
   WorkersContext home_;
   std::unique_ptr<Standalone> daemon_;
 
+  // Whether client_ has a connection. A thread of the client sets it.
+  std::shared_ptr<std::atomic<bool>> connected_ = std::make_shared<std::atomic<bool>>(true);
+  bool untold_ = false;  // the daemon did not answer the last call
   std::shared_ptr<Client> client_;
   std::shared_ptr<Membership> membership_;
   std::shared_ptr<void> watching_;

@@ -13,20 +13,36 @@ namespace c10dd::run {
 namespace {
 
 constexpr Duration kGoodbyeTimeout = std::chrono::seconds(5);
+constexpr Duration kAbsentTimeout = std::chrono::seconds(2);  // while there is no connection
+
+/// Wakes the loop of the timer often enough to see that a connection is lost.
+void wake_until_cancelled(const std::shared_ptr<boost::asio::steady_timer>& timer) {
+  timer->expires_after(std::chrono::milliseconds(200));
+  timer->async_wait([timer](const boost::system::error_code& cancelled) {
+    if (!cancelled) wake_until_cancelled(timer);
+  });
+}
 
 }  // namespace
 
 /// Runs `last_call`, which tells the daemon why this node ends. The daemon tells the other nodes.
 /// Without this call, the other nodes would see only that the connection of this node has ended.
-/// Returns when the call has ended, when a second signal arrives or after kGoodbyeTimeout. If the
-/// call throws Error, prints the error and returns.
+/// Returns when the call has ended, when a second signal arrives, after kGoodbyeTimeout, or after
+/// kAbsentTimeout without a connection. Prints it if the daemon did not answer in that time.
 void Agent::say_goodbye(const std::function<void()>& last_call) {
-  const auto deadline = std::chrono::steady_clock::now() + kGoodbyeTimeout;
-  const auto timer = std::make_shared<boost::asio::steady_timer>(loop_, kGoodbyeTimeout);
-  timer->async_wait([timer](const boost::system::error_code&) {});  // wakes the loop
+  const auto start = std::chrono::steady_clock::now();
+  const auto is_late = [&] {
+    const auto patience = *connected_ ? kGoodbyeTimeout : kAbsentTimeout;
+    return std::chrono::steady_clock::now() - start >= patience;
+  };
+  const auto timer = std::make_shared<boost::asio::steady_timer>(loop_);
+  wake_until_cancelled(timer);
   try {
-    background_.run(last_call,
-                    [&] { return std::chrono::steady_clock::now() >= deadline || hurry_; });
+    untold_ = !background_.run(last_call, [&] { return is_late() || hurry_; });
+    if (untold_ && is_late()) {
+      note("the daemon at " + options_.daemon.addresses() +
+           " does not answer; it has not been told that this node has ended");
+    }
   } catch (const Error& error) {
     note(error.what());
   }

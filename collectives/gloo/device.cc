@@ -68,15 +68,23 @@ bool can_bind(const sockaddr* address, socklen_t size) {
   return bound;
 }
 
-/// Returns the first IP address of the interface that this machine can bind, as text. A new IPv6
-/// address cannot be bound for a moment. If none can be bound, returns the first; empty if the
-/// interface has none.
+/// Returns the first address that is not IPv4 link-local; else the first; else `otherwise`.
+std::string choose(const std::vector<std::string>& bound, const std::string& otherwise) {
+  const auto wide =
+      std::ranges::find_if_not(bound, [](const auto& one) { return is_ipv4_link_local(one); });
+  if (wide != bound.end()) return *wide;
+  return bound.empty() ? otherwise : bound.front();
+}
+
+/// Returns the first IP address of the interface that this machine can bind, as text; an IPv4
+/// link-local one only if there is no other. A new IPv6 address cannot be bound for a moment. If
+/// none can be bound, returns the first; empty if the interface has none.
 std::string address_of_interface(const std::string& name) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return "";
-  std::string address;
-  bool found = false;
-  for (const ifaddrs* one = all; one != nullptr && !found; one = one->ifa_next) {
+  std::string first;
+  std::vector<std::string> bound;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || name != one->ifa_name) continue;
     const int family = one->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
@@ -85,14 +93,15 @@ std::string address_of_interface(const std::string& name) {
     if (getnameinfo(one->ifa_addr, length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0) {
       continue;
     }
-    found = can_bind(one->ifa_addr, length);
-    if (found || address.empty()) address = text;
+    if (first.empty()) first = text;
+    if (can_bind(one->ifa_addr, length)) bound.emplace_back(text);
   }
   freeifaddrs(all);
-  return address;
+  return choose(bound, first);
 }
 
-/// Resolves `name`. Returns, as text, the first address to which this machine can bind a socket.
+/// Resolves `name`. Returns, as text, the first address to which this machine can bind a socket; an
+/// IPv4 link-local one only if there is no other.
 Result<std::string> own_address(const std::string& name) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -102,19 +111,19 @@ Result<std::string> own_address(const std::string& name) {
     return failure(Code::invalid_argument, "gloo: local address \"{}\" does not resolve: {}{}",
                    name, gai_strerror(error), kHint);
   }
-  std::string address;
+  std::vector<std::string> bound;
   int refused = 0;
-  for (const addrinfo* one = found; one != nullptr && address.empty(); one = one->ai_next) {
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     char text[NI_MAXHOST];
     if (!can_bind(one->ai_addr, one->ai_addrlen)) {
       refused = errno;
     } else if (getnameinfo(one->ai_addr, one->ai_addrlen, text, sizeof(text), nullptr, 0,
                            NI_NUMERICHOST) == 0) {
-      address = text;
+      bound.emplace_back(text);
     }
   }
   freeaddrinfo(found);
-  if (!address.empty()) return address;
+  if (!bound.empty()) return choose(bound, "");
   const bool link_local = is_link_local(name) && name.find('%') == std::string::npos;
   return failure(Code::invalid_argument,
                  "gloo: address \"{}\" cannot be bound on this machine: {}{}", name,

@@ -285,7 +285,10 @@ class DaemonGone(Case):
                 self.own.kill()
                 time.sleep(4)  # longer than a member may be away
                 open(self.path("go"), "w", encoding="ascii").close()
+                began = time.monotonic()
                 self.assertEqual(code, run.wait(12), run.said())
+                self.assertLess(time.monotonic() - began, 4.5 * SLOWDOWN, run.said())
+                self.assertIn("does not answer; it has not been told that this node has ended", run.said())
                 os.remove(self.path("go"))
                 os.remove(self.path("up"))
                 self.own.start()

@@ -3,6 +3,7 @@
 nobody may install one: apt-get, dpkg-query, id and sudo are stand-ins."""
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -32,6 +33,30 @@ class Dev(unittest.TestCase):
         self.assertEqual(1, done.returncode, done.stdout + done.stderr)
         asked = re.search(r"to run: apt-get install --no-install-recommends (.*)", done.stderr)[1]
         return done.stdout, set(asked.split())
+
+    def test_a_command_for_programs_keeps_the_tests_of_a_folder_that_has_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in (".dev", "build", "bin"):
+                os.mkdir(os.path.join(folder, name))
+            steps = shutil.copy(os.path.join(os.path.dirname(DEV), ".dev/steps.sh"), os.path.join(folder, ".dev"))
+            with open(os.path.join(folder, "bin/cmake"), "w", encoding="ascii") as file:
+                file.write('#!/bin/sh\necho "$@"\n')
+            os.chmod(file.name, 0o755)
+            path = f"{folder}/bin:{os.environ['PATH']}"
+
+            def tests(command):
+                done = subprocess.run(["bash", "-c", f". {steps} && {command}"], capture_output=True, text=True, check=True,
+                                      env={**os.environ, "PATH": path})
+                return re.search(r"-DC10DD_BUILD_TESTS=(\w+)", done.stdout)[1]
+
+            self.assertEqual("OFF", tests("configure programs"), "a new folder needs fewer packages")
+            self.assertEqual("ON", tests("configure"))
+            for value in ("OFF", "ON"):
+                with open(os.path.join(folder, "build/CMakeCache.txt"), "w", encoding="ascii") as file:
+                    file.write(f"C10DD_BUILD_TESTS:BOOL={value}\n")
+                self.assertEqual(value, tests("configure programs"))
+        with open(os.path.join(os.path.dirname(DEV), ".dev/wheel"), encoding="utf-8") as file:
+            self.assertNotRegex(file.read(), r"\bconfigure (OFF|programs)|build/", "the wheel has a folder of its own")
 
     def assert_says_minutes_and_size(self, said):
         self.assertRegex(said, r"about \d+ minutes for the first build on \d+ cores")

@@ -154,7 +154,7 @@ class Tokens(Case):
         file = write(os.path.join(self.folder, "projected"), self.token().encode() + b"\n")
         self.works("vision.6", TOKEN_FILE=file)
         self.assertEqual(["speech.1", *(f"vision.{n}" for n in range(1, 7))], self.jobs())
-        self.assertIn('event=admitted principal="k8s:system:serviceaccount:vision:trainer" train_job=vision.1',
+        self.assertIn('event=admitted principal="k8s:system:serviceaccount:vision:trainer" job=vision.1',
                       self.daemon.errors())
 
     def test_bad_ones_are_refused_at_once_and_make_no_job(self):

@@ -171,7 +171,7 @@ class WhatHeMayDo(TlsTest):
         self.assertEqual([403, 403], removals)
         self.assertEqual(200, self.cluster.http("/v1/jobs/llm-1", tokens["admin"], "DELETE")[0])
         until(lambda: 'event=acted principal="admin" method=DELETE path=/v1/jobs/llm-1 status=200' in self.daemon.errors())
-        self.assertEqual(1, self.daemon.errors().count('event=admitted principal="trainer" train_job=llm-1'))
+        self.assertEqual(1, self.daemon.errors().count('event=admitted principal="trainer" job=llm-1'))
 
 
 class SlowFiles(TlsTest):

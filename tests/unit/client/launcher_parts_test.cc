@@ -169,6 +169,18 @@ TEST(LauncherAddress, ANodeAmongOthersNamesNoLoopbackAddress) {
   EXPECT_FALSE(is_loopback(address_towards(url_of({"127.0.0.1"}), false)));
 }
 
+TEST(LauncherAddress, AnIpv4LinkLocalAddressIsLast) {
+  using Addresses = std::vector<std::string>;
+  const auto widest = [](const Addresses& of) { return widest_address(of); };
+  EXPECT_EQ(widest({"169.254.7.7", "10.0.0.3"}), "10.0.0.3");
+  EXPECT_EQ(widest({"169.254.7.7", "2001:db8::7"}), "2001:db8::7");
+  EXPECT_EQ(widest({"", "127.0.0.1", "::1", "fe80::1%eth0", "169.254.7.7", "169.254.8.8"}),
+            "169.254.7.7");
+  EXPECT_EQ(widest({"169.253.7.7", "10.0.0.3"}), "169.253.7.7");
+  EXPECT_EQ(widest({"127.0.0.1", "fe80::1%eth0"}), "");
+  EXPECT_EQ(widest({}), "");
+}
+
 TEST(LauncherAddress, TheDaemonThatIsNotOnThisMachineDecides) {
   const std::string towards = client::local_address_towards("192.0.2.1", "9");
   if (towards.empty()) GTEST_SKIP() << "no route to other machines";
