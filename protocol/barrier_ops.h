@@ -69,9 +69,12 @@ struct Exchange {
   std::uint64_t offset = 0;
   std::string group = {};               ///< as in Barrier
   std::vector<Rank> participants = {};  ///< as in Barrier
+  /// Of an exchange without a group, if ranks of an earlier launch are still connected, but not
+  /// that of `rank`: true to wait until they have left, false to fail.
+  bool awaits_earlier = false;
 };
 BOOST_DESCRIBE_STRUCT(Exchange, (),
                       (name, generation, sequence, rank, world_size, shape, root, parts, timeout,
-                       offset, group, participants))
+                       offset, group, participants, awaits_earlier))
 
 }  // namespace c10dd

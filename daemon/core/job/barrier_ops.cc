@@ -31,8 +31,12 @@ Exchange without_load(const Exchange& exchange) {
           .timeout = exchange.timeout,
           .offset = exchange.offset,
           .group = exchange.group,
-          .participants = {}};
+          .participants = {},
+          .awaits_earlier = exchange.awaits_earlier};
 }
+
+bool awaits_earlier(const Barrier&) { return false; }
+bool awaits_earlier(const Exchange& exchange) { return exchange.awaits_earlier; }
 
 template <class Op>
 Result<void> check_barrier(const Op& op) {
@@ -92,8 +96,8 @@ OptionalReply BarrierOps::on(Step& step, const Exchange& exchange) {
 
 /// Handles an arrival. Fails if the request is malformed or if the session may not take part. Who
 /// may take part is decided by the group or, for a barrier without a group, by Relaunch. If
-/// Relaunch makes the arrival wait for an absent session, blocks the request until that session is
-/// back or gone, and records nothing. Otherwise records the arrival. Then replies if the barrier is
+/// Relaunch makes the arrival wait for a session, blocks the request until that session is back or
+/// gone, and records nothing. Otherwise records the arrival. Then replies if the barrier is
 /// complete, or else blocks the request.
 template <class Op>
 OptionalReply BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival) {
@@ -107,9 +111,9 @@ OptionalReply BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key
   }
   const BarrierState* known = barriers_.find(key);
   if (op.group.empty()) {
-    const Relaunch::Way way = relaunch_.make_way(step, key, op.rank, arrival);
+    const Relaunch::Way way = relaunch_.make_way(step, {key, op.rank, awaits_earlier(op)}, arrival);
     if (!way) return break_if_ranks_differ(step, key, way.error());
-    if (*way) return wait_for_absent(step, op, **way);
+    if (*way) return wait_for_presence(step, op, **way);
   } else if (known == nullptr || !known->complete) {
     if (auto reason = check_bound(step, key, op.rank, arrival)) {
       step.observe(groups_.newest());
@@ -164,12 +168,15 @@ void BarrierOps::fail(Step& step, const BarrierKey& key, Failure reason) {
 
 // ---- sessions that come back or are gone -------------------------------------------------------
 
-/// Blocks a request until the session `absent` is connected again or counts as gone. Until then,
-/// the barrier does not record the arrival.
+/// Blocks a request until the presence of the session `other` changes: it is connected again, loses
+/// its connection, counts as gone, or ends. Until then, the barrier does not record the arrival.
 template <class Op>
-OptionalReply BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
-  OptionalReply refused = waits_.block(step, op, op.timeout, absent);
-  if (!refused) absences_.set(absent, shared_tick(sessions_.gone_at(*sessions_.find(absent))));
+OptionalReply BarrierOps::wait_for_presence(Step& step, const Op& op, const SessionId& other) {
+  OptionalReply refused = waits_.block(step, op, op.timeout, other);
+  const Session& session = *sessions_.find(other);
+  if (!refused && !session.connected) {
+    absences_.set(other, shared_tick(sessions_.gone_at(session)));
+  }
   return refused;
 }
 
@@ -198,7 +205,7 @@ void BarrierOps::recheck_absent(Step& step) {
 }
 
 /// Handles a request again, as if it had come just now. The request was blocked because it waited
-/// for an absent session.
+/// for another session.
 void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
   const Origin from{.session = waiter.session};
   const CallId call{.sequence = waiter.sequence, .fingerprint = waiter.fingerprint};
