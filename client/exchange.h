@@ -22,6 +22,10 @@ struct ExchangeOptions {
   std::uint64_t generation = 0;
   ExchangeShape shape = ExchangeShape::all;
   std::uint32_t root = 0;  ///< rank of the root, for to_root and from_root
+  /// If processes of an earlier launch have met under this name and are still connected: true to
+  /// wait until they have closed their clients, false to fail at once. A process that has the same
+  /// rank and is still connected is a failure in both cases. Membership::exchange() ignores it.
+  bool awaits_earlier = false;
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
 };
 

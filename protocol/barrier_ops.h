@@ -72,9 +72,12 @@ struct Exchange {
   std::string group = {};               ///< as in Barrier
   std::vector<Rank> participants = {};  ///< as in Barrier
   Duration waited{0};                   ///< see Get
+  /// Of an exchange without a group, if ranks of an earlier launch are still connected, but not
+  /// that of `rank`: true to wait until they have left, false to fail.
+  bool awaits_earlier = false;
 };
 BOOST_DESCRIBE_STRUCT(Exchange, (),
                       (name, generation, sequence, rank, world_size, shape, root, parts, timeout,
-                       offset, group, participants, waited))
+                       offset, group, participants, waited, awaits_earlier))
 
 }  // namespace c10dd

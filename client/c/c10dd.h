@@ -221,11 +221,12 @@ typedef struct c10dd_barrier_options {
   uint32_t rank;
   uint32_t world_size;  // 0: rank and world size of the client
   uint64_t generation;
-  int32_t shape;  // this and the next: of an exchange
+  int32_t shape;  // this and the rest: of an exchange
   uint32_t root;
+  int32_t awaits_earlier;  // not 0: waits for the ranks of an earlier launch to leave
 } c10dd_barrier_options;
 #define C10DD_BARRIER_OPTIONS_INIT \
-  { sizeof(c10dd_barrier_options), 0, 0, 0, C10DD_ALL, 0 }
+  { sizeof(c10dd_barrier_options), 0, 0, 0, C10DD_ALL, 0, 0 }
 
 c10dd_code c10dd_barrier(c10dd_client* client, c10dd_view name,
                          const c10dd_barrier_options* options, const c10dd_call* call,
@@ -422,6 +423,9 @@ c10dd_code c10dd_proxy_open(c10dd_client* client, const c10dd_proxy_options* opt
                             c10dd_proxy** proxy, c10dd_error* error);
 c10dd_code c10dd_proxy_port(c10dd_proxy* proxy, uint16_t* port, c10dd_error* error);
 c10dd_code c10dd_proxy_count(c10dd_proxy* proxy, c10dd_proxy_counts* counts, c10dd_error* error);
+// Blocks until clients have connected and none of them is connected any more. Fails with
+// C10DD_TIMED_OUT, and with C10DD_CLOSED if the proxy is closed.
+c10dd_code c10dd_proxy_wait_left(c10dd_proxy* proxy, const c10dd_call* call, c10dd_error* error);
 // Closes the connections of its clients. Blocks up to 1 s.
 c10dd_code c10dd_proxy_close(c10dd_proxy* proxy, c10dd_error* error);
 

@@ -101,6 +101,7 @@ ExchangeOptions exchange_of(const c10dd_barrier_options& from) {
   options.generation = from.generation;
   options.shape = static_cast<ExchangeShape>(from.shape);
   options.root = from.root;
+  options.awaits_earlier = from.awaits_earlier != 0;
   return options;
 }
 

@@ -4,6 +4,7 @@
 #include "client/c/guard.h"
 #include "client/c/objects.h"
 #include "client/internal/announcer.h"
+#include "protocol/limits.h"
 
 namespace c10dd::c {
 namespace {
@@ -75,8 +76,17 @@ c10dd_code c10dd_proxy_count(c10dd_proxy* proxy, c10dd_proxy_counts* counts, c10
   });
 }
 
+c10dd_code c10dd_proxy_wait_left(c10dd_proxy* proxy, const c10dd_call* call, c10dd_error* error) {
+  return guarded(error, [&] {
+    const Call scope(call);
+    // Not the proxy itself, which would then outlive its handle.
+    const auto left = handles().find<ProxyObject>(proxy)->proxy.clients_left();
+    left->wait(scope.timeout(limits::kTimeoutMax));
+  });
+}
+
 c10dd_code c10dd_proxy_close(c10dd_proxy* proxy, c10dd_error* error) {
-  return guarded(error, [&] { handles().take<ProxyObject>(proxy)->close(); });
+  return guarded(error, [&] { handles().take<ProxyObject>(proxy)->proxy.clients_left()->close(); });
 }
 }
 

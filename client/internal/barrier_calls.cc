@@ -91,6 +91,7 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
   request.sequence = sequence_of(series);
   request.shape = static_cast<Shape>(options.shape);
   request.root = options.root;
+  request.awaits_earlier = options.awaits_earlier;
   request.parts = std::move(parts);
   const std::uint64_t sequence = request.sequence;
   const auto fetch = [&](Exchange what) {

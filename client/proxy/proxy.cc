@@ -88,6 +88,7 @@ class Proxy::Shell {
   bool forked() const { return home_.forked(); }
   std::uint16_t port() const { return port_; }
   ProxyCounts counts();
+  const std::shared_ptr<ClientsLeft>& clients_left() const { return clients_left_; }
 
  private:
   void accept();
@@ -131,6 +132,7 @@ class Proxy::Shell {
   std::map<std::uint64_t, Waiting> waiting_;
   Stamp seen_;  ///< the newest of all clients
   ProxyCounts sums_;
+  const std::shared_ptr<ClientsLeft> clients_left_ = std::make_shared<ClientsLeft>();
   std::array<Told, kCauses> told_;
   bool making_room_now_ = false;
   bool stopping_ = false;
@@ -258,6 +260,7 @@ void Proxy::Shell::serve(std::uint64_t number, Tcp::socket local) {
   const auto one = std::make_shared<ProxiedConnection>(shared_, number, std::move(local),
                                                        std::move(options), settings_.legacy);
   connections_.emplace(number, one);
+  clients_left_->set(false);
   one->start();
 }
 
@@ -366,8 +369,12 @@ void Proxy::Shell::ended(const ProxiedConnection& one, const Failure* why) {
   asio::post(loop_, [kept = found->second] {});  // it is still in a call
   connections_.erase(found);
   places_.leave(one.number());
-  if (!stopping_) return make_room();
-  if (connections_.empty()) loop_.stop();
+  if (stopping_) {
+    if (connections_.empty()) loop_.stop();
+    return;
+  }
+  make_room();
+  clients_left_->set(connections_.empty() && waiting_.empty());
 }
 
 // ---- announcements -----------------------------------------------------------------------------
@@ -433,5 +440,6 @@ Proxy::~Proxy() {
 
 std::uint16_t Proxy::port() const { return shell_->port(); }
 ProxyCounts Proxy::counts() const { return shell_->counts(); }
+std::shared_ptr<ClientsLeft> Proxy::clients_left() const { return shell_->clients_left(); }
 
 }  // namespace c10dd::proxy

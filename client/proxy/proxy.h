@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "client/credentials.h"
+#include "client/proxy/clients_left.h"
 #include "protocol/tcpstore_wire.h"
 
 namespace c10dd::proxy {
@@ -56,6 +57,9 @@ class Proxy {
   std::uint16_t port() const;
   /// Thread-safe.
   ProxyCounts counts() const;
+  /// Says when the last client has gone and its session has ended, so that nobody needs the proxy.
+  /// Thread-safe. The destructor tells it nothing.
+  std::shared_ptr<ClientsLeft> clients_left() const;
 
  private:
   class Shell;

@@ -44,7 +44,7 @@ class Pending {
     Charge charge;                  ///< for the memory of the waiter
     bool observes = false;          ///< the session may only read, see Origin
     bool reserves = false;  ///< an item of a queue that ends the wait is kept for the session
-    /// If set, the waiter waits until this session is back, counts as gone, or has ended.
+    /// If set, the waiter waits until this session is back, is lost, counts as gone, or has ended.
     std::optional<SessionId> absent;
   };
 

@@ -18,6 +18,7 @@ from package import ENVIRONMENT, PACKAGE, write_entry_points  # noqa: E402
 import at_once  # noqa: E402
 from daemon import SLOWDOWN, Daemon, text_of  # noqa: E402
 from environments import DEBIAN, python_of  # noqa: E402
+from rejoin import Process, survive, until_held  # noqa: E402
 
 MEET = """
 import datetime, os, sys
@@ -162,6 +163,65 @@ class Scheme(WithDaemon):
         begin = time.monotonic()
         self.met(self.rank(0), self.rank(1))  # the rank is free, although the child lives
         self.assertLess(time.monotonic() - begin, 20 * SLOWDOWN)
+
+
+class Again(WithDaemon):
+    """Groups that end and begin again in a process that lives on. rejoin.py has the long form."""
+
+    def process(self):
+        process = Process(self.python, self.url())
+        self.addCleanup(process.end)
+        return process
+
+    def together(self, steps, answers):
+        """Does the steps in all processes at once: {process: step}."""
+        for process, step in steps.items():
+            process.begin(step)
+        self.assertEqual(answers, [process.answer() for process in steps])
+
+    def test_a_survivor_and_a_new_process_meet_in_both_orders(self):
+        survive(self.python, "", 2, C10DD_TORCH="env", C10DD_URL=self.url())
+
+    def test_the_next_group_is_a_launch_of_its_own(self):
+        a, b, c = (self.process() for _ in range(3))
+        self.together({a: "init 0 2", b: "init 1 2"}, ["sum 2"] * 2)
+        self.second_store_beside_a_group(a, b)
+        self.together({a: "destroy", b: "drop"}, ["done"] * 2)
+        child = int(b.do("fork"))  # a data loader, which outlives the group
+        self.addCleanup(os.kill, child, signal.SIGKILL)
+        self.together({b: "destroy"}, ["done"])
+        self.assertEqual("sum 1", a.do("init 0 1 20"))  # a keeps its old stores, as a model does
+        self.together({a: "destroy"}, ["done"])
+        self.together({a: "init 1 3", b: "init 2 3", c: "init 0 3"}, ["sum 3"] * 3)
+        c.end()
+        self.together({a: "destroy", b: "destroy"}, ["done"] * 2)
+        self.together({a: "init 0 2", b: "init 1 2"}, ["sum 2"] * 2)
+        b.end()
+        new = self.process()
+        self.assertRegex(new.do("init 1 2 2"),
+                         r'^TimedOut: exchange "torch/default" .* timed out after 2 s: ranks \[0\] of the launch before are '
+                         rf"still connected, such as .*\(pid {a.process.pid}\); end them, let them destroy")
+        self.assertRegex(new.do("init 0 2"), rf"^RankTaken: .*rank 0.*\(pid {a.process.pid}\)")
+
+    def second_store_beside_a_group(self, a, b):
+        a.begin("store 0 2 20")
+        time.sleep(0.2)
+        self.assertEqual("done", b.do("store 1 2 20"))
+        self.assertEqual("done", a.answer())
+        self.together({a: "reduce", b: "reduce"}, ["sum 2"] * 2)
+
+    def test_two_threads_and_what_is_left(self):
+        a = self.process()
+        a.do("loop 2")
+        before = until_held(a, [0, 0], 0.3)
+        self.assertEqual("done", a.do("loop 20"))
+        held = until_held(a, before)
+        self.assertLessEqual(held[0], before[0], "descriptors")
+        self.assertLessEqual(held[1], before[1], "threads")
+        self.assertEqual("done", a.do("begin 0 2 30"))
+        time.sleep(0.3)
+        self.assertRegex(a.do("store 1 3 5"), r"^InvalidArgument: .* as rank 1 of 3, while another thread of this process "
+                         r"is in one as rank 0 of 2: .*\?name=")
 
 
 class Torchrun(WithDaemon):

@@ -97,7 +97,8 @@ class Changes(Structure):
 
 class BarrierOptions(Structure):
     _fields_ = [("size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32),
-                ("generation", c_uint64), ("shape", c_int32), ("root", c_uint32)]
+                ("generation", c_uint64), ("shape", c_int32), ("root", c_uint32),
+                ("awaits_earlier", c_int32)]
 
 
 class Label(Structure):
@@ -217,6 +218,7 @@ FUNCTIONS = {
     "proxy_open": [_HANDLE, POINTER(ProxyOptions), POINTER(_HANDLE)],
     "proxy_port": [_HANDLE, POINTER(c_uint16)],
     "proxy_count": [_HANDLE, POINTER(ProxyCounts)],
+    "proxy_wait_left": [_HANDLE, _CALL],
     "proxy_close": [_HANDLE],
 }
 # Functions without an error.

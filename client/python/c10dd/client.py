@@ -182,16 +182,20 @@ class Client(Owner):
 
     def exchange(self, name: Bytes, parts: Any, *, shape: Shape = Shape.ALL, root: int = 0,
                  timeout: Optional[Seconds] = None, rank: Optional[int] = None,
-                 world_size: Optional[int] = None, generation: int = 0) -> list[bytes]:
+                 world_size: Optional[int] = None, generation: int = 0,
+                 awaits_earlier: bool = False) -> list[bytes]:
         """Exchanges data at a barrier. Gives parts to other ranks, and returns the parts for this rank.
 
         `parts` is one str or bytes, or a list of them; Shape says which parts each rank gives and gets.
-        All parts of a rank together have at most 16 MiB.
+        All parts of a rank together have at most 16 MiB. If processes of an earlier launch have met
+        under this name and are still connected, it waits with `awaits_earlier` until they have closed
+        their clients, and fails at once without it.
         """
         given, result = parts_of(parts), _library.List()
         invoke_blocking(library.c10dd_exchange, timeout,
                         (self._handle, view(name, "the name"), given, len(given),
-                         barrier_options(rank, world_size, generation, shape, root)), result)
+                         barrier_options(rank, world_size, generation, shape, root,
+                                         awaits_earlier)), result)
         return take_list(result)
 
     def rendezvous(self, group: str = "world", *, min: int = 1, max: Optional[int] = None,
@@ -271,11 +275,18 @@ class Proxy(Owner):
     _close_function = library.c10dd_proxy_close
     _kind = "proxy"
 
-    @property
-    def port(self) -> int:
+    def __init__(self, handle: ctypes.c_void_p) -> None:
+        super().__init__(handle)
         port = ctypes.c_uint16()
-        invoke(library.c10dd_proxy_port, self._handle, port)
-        return port.value
+        invoke(library.c10dd_proxy_port, handle, port)
+        self.port: int = port.value
+
+    def wait_left(self, *, timeout: Optional[Seconds] = None) -> None:
+        """Waits until clients have connected, and the last of them has gone.
+
+        Raises TimedOut (`timeout` None: after 30 days), and Closed if the proxy is closed meanwhile.
+        """
+        invoke_blocking(library.c10dd_proxy_wait_left, timeout, (self._handle,))
 
     def counts(self) -> ProxyCounts:
         """Returns the totals and the present numbers of the proxy."""

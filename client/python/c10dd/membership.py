@@ -117,13 +117,13 @@ class GroupState:
 
 
 def barrier_options(rank: Optional[int], world_size: Optional[int], generation: int, shape: Shape,
-                    root: int) -> _library.BarrierOptions:
+                    root: int, awaits_earlier: bool = False) -> _library.BarrierOptions:
     if world_size is not None and world_size < 1:
         raise InvalidArgument(f"world_size is {world_size}: give 1 or more")
     return _library.BarrierOptions(
         ctypes.sizeof(_library.BarrierOptions), number(rank or 0, "rank", 0, U32),
         number(world_size or 0, "world_size", 0, U32), number(generation, "generation", 0, U64),
-        Shape(shape), number(root, "root", 0, U32))
+        Shape(shape), number(root, "root", 0, U32), bool(awaits_earlier))
 
 
 def parts_of(parts: Any) -> Any:

@@ -7,18 +7,19 @@ From PyTorch 2.5 on an installed c10dd registers the scheme by itself; before, o
 TORCH_DEVICE_BACKEND_AUTOLOAD=0, `import c10dd.torch` does. With C10DD_TORCH=env in the environment,
 env:// (the default of init_process_group) means the URL in C10DD_URL.
 
-Each rendezvous is an exchange of the job, in which rank 0 gives the name of a new run: so a missing
-rank is named, a second launch of a running job is refused, and no launch reads the keys of another.
-The store is PyTorch's own TCPStore, connected to a proxy in this process (c10dd.Proxy): no call fails
-while the daemon is away.
+Each rendezvous has a client of its own, and is an exchange of the job, in which rank 0 gives the name
+of a new run: so a missing rank is named, a second launch of a running job is refused, and no launch
+reads the keys of another. The store is PyTorch's own TCPStore, connected to a proxy in this process
+(c10dd.Proxy): no call fails while the daemon is away. destroy_process_group() ends all of it; the next
+rendezvous is a new launch, with its own rank and world size, in which new processes may take part.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
-import threading
 import urllib.parse
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -28,7 +29,8 @@ import torch.distributed as dist
 import _c10dd_torch
 
 from ._nearest import nearest
-from .client import Client, Launch, Proxy, connect, read_launch
+from ._rendezvous import RendezvousTable
+from .client import Launch, Proxy, connect, read_launch
 from .errors import InvalidArgument
 from .membership import Shape
 
@@ -86,47 +88,26 @@ def _seat(place: _Place, rank: Optional[int], world_size: Optional[int]) -> tupl
     return rank, world_size, launch.summary if launch else ""
 
 
-class _Clients:
-    """The clients of this process, one for each URL and name. Each rendezvous is one exchange of it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._clients: dict[tuple[Any, ...], Client] = {}
-        # Proxies live as long as the process: threads of PyTorch use the stores until its end.
-        self.proxies: list[Proxy] = []
-
-    def get(self, url: str, name: str, rank: int, world_size: int, launcher: str,
-            timeout: Any) -> Client:
-        with self._lock:
-            client = self._clients.get((url, name))
-            if client is not None and (client.rank, client.world_size) != (rank, world_size):
-                raise InvalidArgument(
-                    f"{url}: this process became rank {client.rank} of {client.world_size} in its first "
-                    f"rendezvous and cannot be rank {rank} of {world_size} now: use another ?name= "
-                    "in the URL")
-            if client is None:
-                client = connect(url, rank=rank, world_size=world_size, launcher=launcher or None,
-                                 run="", timeout=timeout,
-                                 connect_timeout=min(timeout, _CONNECT_TIMEOUT))
-                self._clients[(url, name)] = client
-            return client
-
-
-_clients = _Clients()
-# A forked process starts with none: the lock may be held, and the clients belong to the other one.
-os.register_at_fork(after_in_child=_clients.__init__)  # type: ignore[misc]
+_table = RendezvousTable()
+os.register_at_fork(after_in_child=_table.drop_in_child)
 
 
 def _open(place: _Place, rank: Optional[int], world_size: Optional[int],
           timeout: datetime.timedelta) -> tuple[Any, int, int]:
     rank, world_size, launcher = _seat(place, rank, world_size)
-    client = _clients.get(place.url, place.name, rank, world_size, launcher, timeout)
-    run = f"torch.{place.name}.{os.urandom(8).hex()}"
-    given = client.exchange(f"torch/{place.name}", [run] if rank == 0 else [],
-                            shape=Shape.FROM_ROOT, timeout=timeout)
-    proxy = client.open_proxy(run=given[0].decode())
-    _clients.proxies.append(proxy)
-    return tcp_store(proxy, world_size, timeout), rank, world_size
+    key = (place.url, place.name)
+    with _table.begin(key, f"rank {rank} of {world_size}"), contextlib.ExitStack() as undo:
+        client = undo.enter_context(
+            connect(place.url, rank=rank, world_size=world_size, launcher=launcher or None, run="",
+                    timeout=timeout, connect_timeout=min(timeout, _CONNECT_TIMEOUT)))
+        run = f"torch.{place.name}.{os.urandom(8).hex()}"
+        given = client.exchange(f"torch/{place.name}", [run] if rank == 0 else [],
+                                shape=Shape.FROM_ROOT, awaits_earlier=True, timeout=timeout)
+        proxy = undo.enter_context(client.open_proxy(run=given[0].decode()))
+        store = tcp_store(proxy, world_size, timeout)
+        _table.keep(key, client, proxy)
+        undo.pop_all()  # both are kept
+    return store, rank, world_size
 
 
 def tcp_store(proxy: Proxy, world_size: int, timeout: datetime.timedelta) -> Any:

@@ -37,7 +37,8 @@ struct BarrierKey {
 /// Tells which sessions of a set are connected, and how long to wait for the disconnected ones.
 struct Turnout {
   std::size_t present = 0;
-  std::vector<Rank> ranks;  ///< the first limits::kMissingNamed ranks that are present
+  std::vector<Rank> ranks;         ///< the first limits::kMissingNamed ranks that are present
+  std::optional<SessionId> first;  ///< the session of the first rank that is present
   /// Of the sessions that are away (see Presence), the one that counts as gone last. Empty if no
   /// session is away.
   std::optional<SessionId> absent;

@@ -32,8 +32,12 @@ Exchange without_load(const Exchange& exchange) {
           .offset = exchange.offset,
           .group = exchange.group,
           .participants = {},
-          .waited = exchange.waited};
+          .waited = exchange.waited,
+          .awaits_earlier = exchange.awaits_earlier};
 }
+
+bool awaits_earlier(const Barrier&) { return false; }
+bool awaits_earlier(const Exchange& exchange) { return exchange.awaits_earlier; }
 
 template <class Op>
 Result<void> check_barrier(const Op& op) {
@@ -93,8 +97,8 @@ OptionalReply BarrierOps::on(Step& step, const Exchange& exchange) {
 
 /// Handles an arrival. Fails if the request is malformed or if the session may not take part. Who
 /// may take part is decided by the group or, for a barrier without a group, by Relaunch. If
-/// Relaunch makes the arrival wait for an absent session, blocks the request until that session is
-/// back or gone, and records nothing. Otherwise records the arrival. Then replies if the barrier is
+/// Relaunch makes the arrival wait for a session, blocks the request until that session is back or
+/// gone, and records nothing. Otherwise records the arrival. Then replies if the barrier is
 /// complete, or else blocks the request.
 template <class Op>
 OptionalReply BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival) {
@@ -108,9 +112,9 @@ OptionalReply BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key
   }
   const BarrierState* known = barriers_.find(key);
   if (op.group.empty()) {
-    const Relaunch::Way way = relaunch_.make_way(step, key, op.rank, arrival);
+    const Relaunch::Way way = relaunch_.make_way(step, {key, op.rank, awaits_earlier(op)}, arrival);
     if (!way) return break_if_ranks_differ(step, key, way.error());
-    if (*way) return wait_for_absent(step, op, **way);
+    if (*way) return wait_for_presence(step, op, **way);
   } else if (known == nullptr || !known->complete) {
     if (auto reason = check_bound(step, key, op.rank, arrival)) {
       step.observe(groups_.newest());
@@ -165,12 +169,12 @@ void BarrierOps::fail(Step& step, const BarrierKey& key, Failure reason) {
 
 // ---- sessions that come back or are gone -------------------------------------------------------
 
-/// Blocks a request until the session `absent` is connected again or counts as gone. Until then,
-/// the barrier does not record the arrival.
+/// Blocks a request until the presence of the session `other` changes: it is connected again, loses
+/// its connection, counts as gone, or ends. Until then, the barrier does not record the arrival.
 template <class Op>
-OptionalReply BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
-  OptionalReply refused = waits_.block(step, op, op.timeout, absent);
-  if (!refused) look_again_at(absent);
+OptionalReply BarrierOps::wait_for_presence(Step& step, const Op& op, const SessionId& other) {
+  OptionalReply refused = waits_.block(step, op, op.timeout, other);
+  if (!refused && !sessions_.find(other)->connected) look_again_at(other);
   return refused;
 }
 
@@ -215,7 +219,7 @@ void BarrierOps::recheck_absent(Step& step) {
 }
 
 /// Handles a request again, as if it had come just now. The request was blocked because it waited
-/// for an absent session.
+/// for another session.
 void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
   const Origin from{.session = waiter.session};
   const CallId call{.sequence = waiter.sequence, .fingerprint = waiter.fingerprint};

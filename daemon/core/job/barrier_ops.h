@@ -37,8 +37,7 @@ class BarrierOps {
   // ---- parts of Job::settle(), for the sessions in Step::presence
   /// Releases each barrier whose absent sessions are all connected again.
   void release_returned(Step& step);
-  /// Step::presence lists sessions that are connected again, count as gone, or have ended. Handles
-  /// again the blocked requests that wait for these sessions. Empties Step::presence.
+  /// Handles again the blocked requests that wait for sessions in Step::presence, and empties it.
   void recheck_absent(Step& step);
 
   /// Adds to Step::presence each session that now counts as gone and for which a request waits.
@@ -50,7 +49,7 @@ class BarrierOps {
   template <class Op>
   OptionalReply arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival);
   template <class Op>
-  OptionalReply wait_for_absent(Step& step, const Op& op, const SessionId& absent);
+  OptionalReply wait_for_presence(Step& step, const Op& op, const SessionId& other);
   void look_again_at(const SessionId& absent);
   Reply break_if_ranks_differ(Step& step, const BarrierKey& key, Failure reason);
   void ask_again(Step& step, const Pending::Waiter& waiter);

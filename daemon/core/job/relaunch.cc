@@ -20,6 +20,7 @@ void count(Turnout& turnout, Rank rank, const SessionId& id, const Sessions& ses
   const Presence presence = sessions.presence(id, now);
   if (presence == Presence::present) {
     if (++turnout.present <= limits::kMissingNamed) turnout.ranks.push_back(rank);
+    if (!turnout.first) turnout.first = id;
   } else if (presence == Presence::away) {
     const TimePoint gone_at = sessions.gone_at(*sessions.find(id));
     if (turnout.absent && turnout.gone_at >= gone_at) return;
@@ -32,45 +33,50 @@ void count(Turnout& turnout, Rank rank, const SessionId& id, const Sessions& ses
 
 // ---- the holder of a rank ----------------------------------------------------------------------
 
-Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
-                                 const Arrival& arrival) {
+Relaunch::Way Relaunch::make_way(Step& step, const Newcomer& newcomer, const Arrival& arrival) {
+  const auto& [key, rank, awaits_earlier] = newcomer;
   const BarrierState* state = barriers_.find(key);
   if (state == nullptr) return std::nullopt;
   if (state->broken) {
     const bool concerned = step.session->since < state->revision;
     if (concerned || planted(Planted::old_failure_repeated)) return std::nullopt;
-    return leave_behind(step, key, rank, {});
+    return leave_behind(step, newcomer, {});
   }
   if (Result<void> same = barriers_.check_same(key, rank, arrival, sessions_); !same) {
     step.observe(state->revision);
-    return leave_behind(step, key, rank, same);
+    return leave_behind(step, newcomer, same);
   }
   const SessionId* holder = state->holder(rank);
   if (holder == nullptr || *holder == arrival.session) return std::nullopt;
   step.observe(state->revision);
-  return take_rank(step, key, rank, *holder);
+  return take_rank(step, newcomer, *holder);
 }
 
 /// Handles an arrival at a barrier that belongs to an earlier launch. The caller does not belong to
 /// that launch. The result depends on the sessions of the launch:
-///  - At least one session is present: returns the error in `good`. If `good` has no error, returns
+///  - At least one session is present: if the caller awaits the earlier launch, the barrier is
+///    complete, and the caller's rank has no present holder, returns such a session, for which the
+///    caller must wait. Otherwise returns the error in `good`. If `good` has no error, returns
 ///    nullopt, and the caller gets the outcome of the barrier.
 ///  - None is present, but some are away: returns a session for which the caller must wait.
 ///  - All count as gone: first calls take_rank(), which may refuse the caller or make it wait. If
 ///    take_rank() does neither, drops the barrier and ends the sessions, because a session that
 ///    came back would be counted with the next launch.
-Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank rank,
+Relaunch::Way Relaunch::leave_behind(Step& step, const Newcomer& newcomer,
                                      const Result<void>& good) {
+  const auto& [key, rank, awaits_earlier] = newcomer;
   const BarrierState& state = *barriers_.find(key);
   const Turnout who =
       state.complete ? turnout(state.cohort, step.now) : turnout(state.arrived(), step.now);
+  const SessionId* holder = state.holder(rank);
+  const bool held = holder != nullptr && sessions_.presence(*holder, step.now) == Presence::present;
+  if (who.present > 0 && awaits_earlier && state.complete && !held) return who.first;
   if (who.present > 0 && !good) return good.error();
   if (who.present > 0) return std::nullopt;
   if (who.absent) return who.absent;
   const auto arrived = state.arrived();
   if (!arrived.empty()) {
-    const SessionId* holder = state.holder(rank);
-    Way way = take_rank(step, key, rank, holder == nullptr ? arrived.front().second : *holder);
+    Way way = take_rank(step, newcomer, holder == nullptr ? arrived.front().second : *holder);
     if (!way || *way) return way;
   }
   if (barriers_.find(key) != nullptr) barriers_.drop(key, step.out.rows);
@@ -81,7 +87,8 @@ Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank ran
 }
 
 /// Handles an arrival for a rank that another session holds.
-Relaunch::Way Relaunch::take_rank(Step& step, const BarrierKey& key, Rank rank, SessionId holder) {
+Relaunch::Way Relaunch::take_rank(Step& step, const Newcomer& newcomer, SessionId holder) {
+  const auto& [key, rank, awaits_earlier] = newcomer;
   const Presence presence = sessions_.presence(holder, step.now);
   if (presence == Presence::present) {
     return failure(
@@ -103,6 +110,7 @@ Relaunch::Way Relaunch::take_rank(Step& step, const BarrierKey& key, Rank rank, 
   const Turnout* last = nullptr;
   for (const CohortRef& cohort : cohorts) {
     const Turnout& who = turnout(cohort, step.now);
+    if (who.present > 0 && awaits_earlier) return who.first;
     if (who.present > 0) return restarted_alone(step, key, rank, holder, cohorts);
     if (who.absent && (last == nullptr || last->gone_at < who.gone_at)) last = &who;
   }

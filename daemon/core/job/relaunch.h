@@ -5,6 +5,7 @@
 //  - The holder is away: the request waits until the holder is back or counts as gone.
 //  - The holder counts as gone; another session that was released with it is present: the request
 //    fails, because the rank was restarted alone. If the other session is away: the request waits.
+//    If the request awaits the earlier launch (Exchange::awaits_earlier), it waits in both cases.
 //  - The holder and all sessions that were released with it count as gone: Relaunch ends these
 //    sessions, and the new launch takes their ranks.
 #pragma once
@@ -26,13 +27,20 @@ class Relaunch {
   Relaunch(Barriers& barriers, const Sessions& sessions, SessionOps& session_ops)
       : barriers_(barriers), sessions_(sessions), session_ops_(session_ops) {}
 
+  /// One arrival. `awaits_earlier`: see Exchange.
+  struct Newcomer {
+    const BarrierKey& key;
+    Rank rank = 0;
+    bool awaits_earlier = false;
+  };
+
   /// If an earlier launch still holds the rank of an arrival, frees the rank. Fails if the arrival
   /// is refused.
-  Way make_way(Step& step, const BarrierKey& key, Rank rank, const Arrival& arrival);
+  Way make_way(Step& step, const Newcomer& newcomer, const Arrival& arrival);
 
  private:
-  Way leave_behind(Step& step, const BarrierKey& key, Rank rank, const Result<void>& good);
-  Way take_rank(Step& step, const BarrierKey& key, Rank rank, SessionId holder);
+  Way leave_behind(Step& step, const Newcomer& newcomer, const Result<void>& good);
+  Way take_rank(Step& step, const Newcomer& newcomer, SessionId holder);
   Turnout turnout(const std::vector<std::pair<Rank, SessionId>>& all, TimePoint now) const;
   const Turnout& turnout(const CohortRef& cohort, TimePoint now) const;
   Failure restarted_alone(Step& step, const BarrierKey& key, Rank rank, const SessionId& holder,

@@ -152,6 +152,7 @@ void SessionOps::disconnect(Step& step, const SessionId& session) {
   parts_.barriers.disconnected(session);
   parts_.ledger.disconnect(session);
   parts_.groups.disconnected(session, step.now);
+  step.presence.push_back(session);
 }
 
 }  // namespace c10dd::core

@@ -29,6 +29,34 @@ std::string how_it_left(const Departed& departed, TimePoint now) {
       departed.at ? human(now - *departed.at) + " ago" : "before the daemon was restarted");
 }
 
+/// Returns the timed_out failure of a request that was waiting for the ranks of an earlier launch
+/// to leave. `one` is one of them.
+Failure earlier_launch(const BarrierKey& key, const Session& one, Duration timeout,
+                       const Everybody& everybody) {
+  Failure result = failure(Code::timed_out, "");
+  std::vector<Rank> ranks;
+  const BarrierState* state = everybody.barriers.find(key);
+  for (Rank rank = 0; state != nullptr && state->complete && rank < state->cohort->sessions.size();
+       ++rank) {
+    const Session* session = everybody.sessions.find(state->cohort->sessions[rank]);
+    if (session == nullptr || !session->connected) continue;
+    ranks.push_back(rank);
+    if (result.missing.size() == limits::kMissingNamed) continue;
+    result.missing.push_back({.rank = rank,
+                              .cause = MissingRank::Cause::elsewhere,
+                              .host = session->host,
+                              .pid = session->pid,
+                              .silent_for = everybody.now - everybody.sessions.last_heard(*session),
+                              .doing = "the launch before"});
+  }
+  result.detail = format(
+      "{} timed out after {}: ranks {} of the launch before are still connected, such as {}; end "
+      "them, let them destroy their process group and initialize again, or give this launch its "
+      "own run ID",
+      describe(key), human(timeout), fold(ranks), process_of(&one));
+  return result;
+}
+
 }  // namespace
 
 MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrier,
@@ -106,6 +134,9 @@ Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Durati
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody) {
   const Session* session = everybody.sessions.find(absent);
+  if (session != nullptr && session->connected) {
+    return earlier_launch(key, *session, timeout, everybody);
+  }
   std::string detail = format("{} timed out after {}: {} has already arrived", describe(key),
                               human(timeout), process_of(session));
   if (session != nullptr) {

@@ -42,7 +42,8 @@ Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Durati
                       const Everybody& everybody);
 
 /// Returns the timed_out failure of a request that was waiting for the session `absent` to come
-/// back or to count as gone.
+/// back or to count as gone or, if it is connected, to leave: then with the present ranks of its
+/// launch.
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody);
 

@@ -36,14 +36,15 @@ struct Step {
   Revision next;      ///< the job's revision if this step changes anything
   Effects& out;
   Session* session = nullptr;
-  Revision observed = 0;                 ///< newest revision that the reply depends on
-  bool shows_change = false;             ///< the reply must wait for all changes of this step
-  std::vector<Signal> signals = {};      ///< fire in this order
-  std::set<Bytes> prefixes = {};         ///< the tokens in `signals` that belong to prefix watches
-  std::vector<Bytes> queues = {};        ///< queues to which the step added or returned an item
-  bool may_hang = false;                 ///< the diagnosis may change, see Diagnoses::wake()
-  bool garbage_waits = true;             ///< if false, this step must also write the garbage rows
-  std::vector<SessionId> presence = {};  ///< sessions that have connected, are gone, or have ended
+  Revision observed = 0;             ///< newest revision that the reply depends on
+  bool shows_change = false;         ///< the reply must wait for all changes of this step
+  std::vector<Signal> signals = {};  ///< fire in this order
+  std::set<Bytes> prefixes = {};     ///< the tokens in `signals` that belong to prefix watches
+  std::vector<Bytes> queues = {};    ///< queues to which the step added or returned an item
+  bool may_hang = false;             ///< the diagnosis may change, see Diagnoses::wake()
+  bool garbage_waits = true;         ///< if false, this step must also write the garbage rows
+  /// Sessions that have connected or lost their connection, count as gone, or have ended.
+  std::vector<SessionId> presence = {};
   const Pending::Waiter* again =
       nullptr;  ///< set if the request was blocked before and is tried again
 
@@ -64,7 +65,7 @@ inline Bytes change_token(std::string_view key) { return Bytes(1, 'w').append(ke
 /// Returns the token of the requests that wait for an item of the queue.
 inline Bytes queue_token(const Bytes& queue) { return 'q' + queue; }
 
-/// Returns the token that fires when a session without a connection is connected again, counts as
+/// Returns the token that fires when a session is connected again, loses its connection, counts as
 /// gone, or has ended.
 inline Bytes presence_token(const SessionId& session) {
   return RowKey('H').number(session.high).number(session.low).take();

@@ -36,8 +36,9 @@ class Waits {
   /// time-out Duration::max() has no deadline. Returns the time-out reply instead if `timeout` is
   /// not positive, or quota_exceeded if the job's blocked requests or the memory of the sender's
   /// account would exceed a limit. If
-  /// `absent` names a session, the request waits until that session is connected again, counts as
-  /// gone, or has ended. Otherwise the request waits for the tokens of WaitRules::tokens().
+  /// `absent` names a session, the request waits until that session is connected again, loses its
+  /// connection, counts as gone, or has ended. Otherwise the request waits for the tokens of
+  /// WaitRules::tokens().
   OptionalReply block(Step& step, Request request, Duration timeout,
                       const std::optional<SessionId>& absent = std::nullopt);
 

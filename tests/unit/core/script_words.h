@@ -147,11 +147,13 @@ Op barrier(Arguments& in) {
   return op;
 }
 
-/// GROUP RANK/SIZE SHAPE [root=R] [offset=O] PARTS...
+/// GROUP RANK/SIZE SHAPE [root=R] [offset=O] [awaits-earlier] PARTS...
 inline Exchange exchange(Arguments& in) {
   const auto root = in.number_option<Rank>("root", 0);
   const auto offset = in.number_option<std::uint64_t>("offset", 0);
+  const bool awaits_earlier = in.flag("awaits-earlier");
   auto op = barrier<Exchange>(in);
+  op.awaits_earlier = awaits_earlier;
   op.root = root;
   op.offset = offset;
   const std::string shape = in.next();
