@@ -459,8 +459,7 @@ bool Agent::rejoin() {
 }
 
 /// Waits until the workers of all nodes have exited with 0, at most options_.exit_timeout. Returns
-/// false if the generation ends first. Nobody else needs to know if this node is alone, and a
-/// daemon that does not answer does not make workers fail that have ended well.
+/// false if the generation ends first. A daemon that is away fails no workers that have ended well.
 bool Agent::wait_for_others() {
   if (generation_.size == 1) return true;
   note("all workers of this node have finished; waiting for other nodes, at most " +
