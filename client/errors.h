@@ -92,6 +92,13 @@ class SessionReplaced : public Error {
   explicit SessionReplaced(const std::string& detail) : Error(Code::session_replaced, detail) {}
 };
 
+/// The group has finished its work, and this process had no place in it: it was a spare. Nothing is
+/// left to do: end this process with success. It may also join again, for work of a new kind.
+class WorkFinished : public Error {
+ public:
+  explicit WorkFinished(const std::string& detail) : Error(Code::work_finished, detail) {}
+};
+
 /// The daemon no longer keeps the changes that a watch asked for; what() has the oldest revision
 /// that the daemon keeps. List the keys again, then watch from 1 + the revision of the new list.
 class Compacted : public Error {

@@ -46,6 +46,7 @@ enum class Code : std::uint8_t {
   session_replaced = 30,  ///< a restarted process has taken this session's rank; end this process
   forked = 31,            ///< the object belongs to the process from which this one was forked
   unauthenticated = 32,   ///< who the client is was not shown: its token is missing, expired or bad
+  work_finished = 33,     ///< the group has finished its work, in which this member had no place
 };
 
 struct CodeInfo {
@@ -89,6 +90,7 @@ inline constexpr CodeInfo kCodes[] = {
     {Code::session_replaced, "session_replaced", 410, false},
     {Code::forked, "forked", 500, false},
     {Code::unauthenticated, "unauthenticated", 401, false},
+    {Code::work_finished, "work_finished", 409, false},
 };
 
 namespace detail {

@@ -53,7 +53,8 @@ enum {
   C10DD_DISK_FULL = 29,
   C10DD_SESSION_REPLACED = 30,
   C10DD_FORKED = 31,
-  C10DD_UNAUTHENTICATED = 32
+  C10DD_UNAUTHENTICATED = 32,
+  C10DD_WORK_FINISHED = 33
 };
 // Returns the name of a code, for example "timed_out"; of an unknown code, "internal".
 const char* c10dd_code_name(c10dd_code code);

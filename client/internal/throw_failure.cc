@@ -63,6 +63,8 @@ void throw_failure(const Failure& reason) {
       throw OutcomeUnknown(reason.detail);
     case Code::session_replaced:
       throw SessionReplaced(reason.detail);
+    case Code::work_finished:
+      throw WorkFinished(reason.detail);
     case Code::compacted:
       throw Compacted(reason.detail);
     case Code::disk_full:

@@ -85,6 +85,8 @@ struct LaunchFacts {
 
 int code_of(const Error& error) {
   switch (error.code()) {
+    case Code::work_finished:
+      return exit_code::kDone;
     case Code::timed_out:
       return exit_code::kTryAgain;
     case Code::invalid_argument:

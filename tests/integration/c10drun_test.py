@@ -323,6 +323,15 @@ class Nodes(Case):
         self.assertIn("asked", self.read("a"))
         self.go(first, second)
 
+    def test_a_spare_ends_with_the_work_of_the_others(self):
+        first, second = self.node("a"), self.node("b")
+        self.started("a", 2, first)
+        self.started("b", 2, second)
+        spare = self.node("c", script="exit 3")
+        self.until(lambda: "another launch of this job is running" in spare.said(), "the spare waits", spare)
+        self.go(first, second, spare)
+        self.assertIn("finished its work: this process had no place in it, and is not needed", spare.said())
+
     def test_notice_that_names_a_node_drains_it(self):
         first, second = self.node("a"), self.node("b")
         self.started("a", 2, first)

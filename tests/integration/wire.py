@@ -15,7 +15,7 @@ CODES = ["ok", "malformed", "unknown_op", "version_unsupported", "too_large", "i
          "session_superseded", "state_rolled_back", "stale_generation", "outcome_unknown",
          "not_owner", "unavailable", "aborted", "permission_denied", "unsupported", "closed",
          "internal", "session_expired", "compacted", "disk_full",
-         "session_replaced", "forked", "unauthenticated"]
+         "session_replaced", "forked", "unauthenticated", "work_finished"]
 
 
 def text(value):

@@ -66,7 +66,7 @@ class Interface(unittest.TestCase):
         with open(os.path.join(HEADERS, "../../protocol/codes.h"), encoding="utf-8") as file:
             codes = re.findall(r"^  (\w+) = (\d+),", file.read(), re.MULTILINE)
         self.assertEqual({name.upper(): value for name, value in codes},
-                         dict(re.findall(r"C10DD_(\w+) = (\d+)", TEXT[TEXT.index("C10DD_OK"):TEXT.index("C10DD_UNAUTHENTICATED") + 30])))
+                         dict(re.findall(r"C10DD_(\w+) = (\d+)", TEXT[TEXT.index("C10DD_OK"):TEXT.index("C10DD_WORK_FINISHED") + 30])))
 
     def compile(self, program):
         with tempfile.TemporaryDirectory() as folder:

@@ -36,7 +36,8 @@ os.write(1, f"born of {os.environ['WORLD_SIZE']} {time.time()}\\n".encode())
 import torch.distributed as dist
 dist.init_process_group("gloo")
 os.write(1, f"up of {dist.get_world_size()} {time.time()}\\n".encode())
-time.sleep(1000)
+while not os.path.exists(os.path.dirname(__file__) + "/done"):
+    time.sleep(0.1)
 """
 
 
@@ -212,6 +213,12 @@ class Torchrun(WithDaemon):
             time.sleep(0.05)
         return [float(when) for when in found]
 
+    def has_waiters(self, count):
+        end = time.monotonic() + 60 * SLOWDOWN
+        while f'"waiters":{count}' not in (page := self.daemon.http("/v1/jobs/llm")[1]):
+            self.assertLess(time.monotonic(), end, page)
+            time.sleep(0.05)
+
     def refused(self, process, text, seconds=60):
         self.assertNotEqual(0, process.wait(seconds * SLOWDOWN))
         self.assertIn(text, text_of(process.log))
@@ -239,16 +246,29 @@ class Torchrun(WithDaemon):
         self.kill(b)
         self.until(a, "up of 1", after=killed)
 
-    def test_an_agent_that_is_silent_for_less_than_its_ttl_is_not_lost(self):
+    def test_an_agent_that_is_silent_for_less_than_its_ttl_is_not_lost_and_a_spare_ends_with_the_others(self):
         nodes = [self.node(nodes="2:2") for _ in range(2)]
         for node in nodes:
             self.until(node, "up of 2")
+        spare = self.node(nodes="2:2")
         os.kill(nodes[1].pid, signal.SIGSTOP)
         time.sleep(5)
         os.kill(nodes[1].pid, signal.SIGCONT)
         time.sleep(1)
         for node in nodes:
             self.assertEqual(1, len(self.until(node, "born of 2")), text_of(node.log))
+        self.end_well(*nodes, spare)
+
+    def end_well(self, *nodes):
+        """Ends the work of all but the last node, which is a spare: it ends with them."""
+        self.has_waiters(3)  # two members watch the group, and the spare has joined
+        with open(os.path.join(self.site, "done"), "w", encoding="ascii"):
+            pass
+        for node in nodes:
+            self.assertEqual(0, node.wait(60 * SLOWDOWN), text_of(node.log))
+        spare = text_of(nodes[-1].log)
+        self.assertIn("has finished its work: this process had no place in it, and is not needed", spare)
+        self.assertNotIn("born", spare)
 
     def test_what_is_refused(self):
         self.refused(self.node("--rdzv-conf=last_call=1"), 'unknown key "last_call", did you mean "last_call_timeout"?')
@@ -262,10 +282,7 @@ class Torchrun(WithDaemon):
 
     def test_nodes_that_disagree(self):
         first = self.node("--rdzv-conf=join_timeout=30", nodes="2:2")
-        end = time.monotonic() + 60 * SLOWDOWN
-        while '"waiters":1' not in (page := self.daemon.http("/v1/jobs/llm")[1]):  # it has joined
-            self.assertLess(time.monotonic(), end, page)
-            time.sleep(0.05)
+        self.has_waiters(1)  # it has joined
         self.refused(self.node(nodes="3:3"), "RendezvousStateError")
         self.kill(first)
 

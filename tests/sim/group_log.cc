@@ -83,6 +83,9 @@ void GroupLog::take_facts(const Step& step, const std::string& group, core::Grou
   const auto list = std::exchange(now.list, {});
   const std::uint64_t asked_in = now.facts.round;
   const bool unbroken = now.facts.phase == GroupPhase::formed;
+  if (unbroken && facts.phase == GroupPhase::finished) {
+    groups_[group].finishes.push_back(step.durable);
+  }
   now.facts = std::move(facts);
   if (!list) return;
   Formation formed;

@@ -54,6 +54,7 @@ struct GroupHistory {
   std::vector<Formation> formations;  ///< this and the other lists are in order
   std::vector<Ending> endings;
   std::vector<BoundArrival> arrivals;
+  std::vector<std::uint64_t> finishes;  ///< order: when its work was finished
 
   /// Returns the newest list that was durable for a generation before this moment; null if there
   /// was none.

@@ -49,6 +49,15 @@ bool generation_was_over(const Records& records, const Op& op, Logs& logs) {
   return std::ranges::any_of(log.of(group).formations, newer);
 }
 
+/// Returns true if the work of a group that the caller joins was finished, durably.
+bool work_was_finished(const Records& records, const Op& op, Logs& logs) {
+  const auto* join = std::get_if<Join>(&op.request);
+  if (join == nullptr) return false;
+  const GroupLog& log = logs.try_emplace(op.job, records.log(op.job)).first->second;
+  return std::ranges::any_of(log.of(join->group).finishes,
+                             [&](std::uint64_t finish) { return finish < op.answered; });
+}
+
 /// Returns true if another call at the barrier of this call says another world size.
 bool ranks_disagree(const Records& records, const Op& op) {
   const auto* barrier = std::get_if<Barrier>(&op.request);
@@ -77,6 +86,8 @@ bool explained(const Records& records, const Op& op, Logs& logs) {
       return std::holds_alternative<Watch>(op.request);
     case Code::outcome_unknown:
       return session_lost(records, op.client);
+    case Code::work_finished:
+      return work_was_finished(records, op, logs);
     case Code::stale_generation:
       return generation_was_over(records, op, logs);
     case Code::quota_exceeded:

@@ -15,7 +15,7 @@ from .client import Client, Endpoint, Launch, Proxy, ProxyCounts, Stats, connect
 from .errors import (
     Aborted, Closed, Compacted, DiskFull, Error, Forked, InvalidArgument, Missing, NotFound,
     OutcomeUnknown, OutOfRange, PermissionDenied, QuotaExceeded, RankTaken, SessionReplaced,
-    StaleGeneration, StateRolledBack, TimedOut, Unavailable, WrongType,
+    StaleGeneration, StateRolledBack, TimedOut, Unavailable, WorkFinished, WrongType,
 )
 from .membership import Generation, GroupState, Member, Membership, Notice, Phase, Shape
 from .store import Change, Entry, KeyList, Store, Transaction, TransactionResult, Watch
@@ -28,6 +28,6 @@ __all__ = [
     "Membership", "Missing", "NotFound", "Notice", "OutOfRange", "OutcomeUnknown",
     "PermissionDenied", "Phase", "Proxy", "ProxyCounts", "QuotaExceeded", "RankTaken",
     "SessionReplaced", "Shape", "StaleGeneration", "StateRolledBack", "Stats", "Store", "TimedOut",
-    "Transaction", "TransactionResult", "Unavailable", "Watch", "WrongType", "connect",
+    "Transaction", "TransactionResult", "Unavailable", "Watch", "WorkFinished", "WrongType", "connect",
     "read_launch",
 ]

@@ -98,6 +98,10 @@ class StaleGeneration(Aborted):
     """The group has a newer generation. Call Membership.next() to go on."""
 
 
+class WorkFinished(Error):
+    """The group has finished its work, and this process, a spare, was not needed. End it with 0."""
+
+
 class Closed(Error, RuntimeError):
     """The client, watch, membership or proxy was closed."""
 
@@ -125,6 +129,7 @@ _CLASSES: dict[str, type[Error]] = {
     "rank_taken": RankTaken,
     "aborted": Aborted,
     "stale_generation": StaleGeneration,
+    "work_finished": WorkFinished,
     "closed": Closed,
     "forked": Forked,
 }

@@ -29,7 +29,7 @@ from torch.distributed.elastic.rendezvous import (
 
 from ._nearest import nearest
 from .client import Client, Proxy, connect
-from .errors import Aborted, Closed, Error, InvalidArgument, TimedOut
+from .errors import Aborted, Closed, Error, InvalidArgument, TimedOut, WorkFinished
 from .membership import Generation, Membership, Phase, Shape
 from .torch import tcp_store
 
@@ -121,6 +121,10 @@ class C10ddRendezvousHandler(RendezvousHandler):
             raise RendezvousTimeoutError(f"{error} (join_timeout is {self._options.join:g} s)") from error
         except Closed as error:
             raise RendezvousClosedError(str(error)) from error
+        except WorkFinished as error:  # a spare; torchrun has no result for an agent without workers
+            print(f"c10dd: {error}; this node ends", file=sys.stderr, flush=True)
+            self._membership = None
+            raise SystemExit(0) from error
         except Error as error:
             raise RendezvousStateError(str(error)) from error
         except RuntimeError as error:  # of PyTorch's TCPStore

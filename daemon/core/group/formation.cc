@@ -19,14 +19,6 @@ std::uint32_t wanted(const GroupState& group) {
   return std::min(policy.max, std::max(policy.min, group.size()));
 }
 
-/// Returns true if at least max members ask for a place, not counting spares. After a generation
-/// has finished, this many members count as a new launch. Fewer members would only repeat the work
-/// of the finished generation.
-bool whole_launch_waits(const GroupState& group) {
-  const GroupState::Counts& counts = group.counts();
-  return counts.asking - counts.asking_spares >= group.facts().policy.max;
-}
-
 /// Returns the ranks of the previous generation whose members do not ask for a place again.
 std::vector<Hole> holes_of(const GroupState& group) {
   std::vector<Hole> holes;
@@ -74,6 +66,11 @@ NextGeneration next_generation(const GroupState& group) {
 }
 
 }  // namespace
+
+bool whole_launch_waits(const GroupState& group) {
+  const GroupState::Counts& counts = group.counts();
+  return counts.asking - counts.asking_spares >= group.facts().policy.max;
+}
 
 std::size_t usable(const GroupState& group) {
   const GroupState::Counts& counts = group.counts();

@@ -38,6 +38,10 @@ class Formation {
   std::optional<TimePoint> last_call_;  // when it ends
 };
 
+/// Returns true if at least max members ask for a place, not counting spares. After a generation
+/// has finished, this many members count as a new launch. Fewer members would only repeat the work
+/// of the finished generation.
+bool whole_launch_waits(const GroupState& group);
 /// Returns how many of the members that ask could get a place in the next generation.
 std::size_t usable(const GroupState& group);
 /// Returns how many newcomers would get a place if the group formed a larger generation. Returns 0

@@ -255,7 +255,23 @@ void Group::finish_if_done(ChangeContext& at) {
   GroupFacts& facts = state_.edit_facts();
   facts.phase = GroupPhase::finished;
   facts.reason = "all members have finished";
+  dismiss_spares(at);
   state_.note_status_change(at);
+}
+
+/// Removes the members that wait for a place in the work that is finished. They stay if they are a
+/// whole launch, or if a member of the finished generation asks, too: then more work is coming.
+void Group::dismiss_spares(ChangeContext& at) {
+  if (whole_launch_waits(state_)) return;
+  std::vector<SessionId> spares;
+  for (const auto& [id, m] : state_.members()) {
+    if (!state_.asks(m)) continue;
+    if (m.rank >= 0 || m.former_rank >= 0) return;
+    spares.push_back(id);
+  }
+  for (const SessionId& id : spares) {
+    end(id, GroupMember::State::left, "the work is finished", at);
+  }
 }
 
 // ---- settling ----------------------------------------------------------------------------------
@@ -304,6 +320,11 @@ bool Group::waits(const SessionId& id) const {
   return member != nullptr && state_.asks(*member);
 }
 
+bool Group::came_in_vain(const SessionId& id, Revision opened, const Join& request) const {
+  return facts().phase == GroupPhase::finished && opened < facts().status &&
+         request.policy == facts().policy && state_.find(id) == nullptr;
+}
+
 std::optional<Joined> Group::place(const SessionId& id, std::uint64_t after_round) const {
   return place_of(state_, id, after_round);
 }
@@ -325,6 +346,8 @@ Failure Group::stale(std::uint64_t generation) const { return not_the_newest(sta
 Failure Group::broken() const { return why_ended(state_); }
 
 Failure Group::shortage() const { return why_not_formed(state_); }
+
+Failure Group::finished() const { return why_not_needed(state_); }
 
 MissingRank Group::describe(Rank rank) const { return describe_rank(state_, rank); }
 

@@ -80,6 +80,9 @@ class Group {
   TimePoint asking_since() const { return asking_since_; }
   /// Returns whether the session has asked for a place and still waits for the place.
   bool waits(const SessionId& id) const;
+  /// Returns whether the group has finished its work, and this request comes for that work: its
+  /// session was opened before, at this revision, and had no place.
+  bool came_in_vain(const SessionId& id, Revision opened, const Join& request) const;
   /// Returns whether any member of the generation has finished, has left or is lost.
   bool has_ended_members() const { return state_.counts().of_list < size(); }
 
@@ -93,6 +96,7 @@ class Group {
   Failure stale(std::uint64_t generation) const;
   Failure broken() const;
   Failure shortage() const;
+  Failure finished() const;
   MissingRank describe(Rank rank) const;
 
  private:
@@ -105,6 +109,7 @@ class Group {
   void end(const SessionId& id, GroupMember::State how, const std::string& detail,
            ChangeContext& at);
   void finish_if_done(ChangeContext& at);
+  void dismiss_spares(ChangeContext& at);
   void note_last_call(TimePoint now);
 
   GroupState state_;

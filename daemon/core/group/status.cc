@@ -205,6 +205,14 @@ Failure why_ended(const GroupState& group) {
   return reason;
 }
 
+Failure why_not_needed(const GroupState& group) {
+  return failure(
+      Code::work_finished,
+      "generation {} of {} has finished its work: this process had no place in it, and is "
+      "not needed",
+      group.facts().generation, name_of(group));
+}
+
 Failure why_not_formed(const GroupState& group) {
   const RendezvousPolicy& policy = group.facts().policy;
   Failure result = failure(Code::timed_out, "{} of at least {} members have joined{}{}",

@@ -26,6 +26,8 @@ Failure not_the_newest(const GroupState& group, std::uint64_t generation);
 /// Returns the failure that says why the generation has ended. The failure names the first lost or
 /// stalled ranks.
 Failure why_ended(const GroupState& group);
+/// Returns the failure for joins of those who had no place in the work that is finished.
+Failure why_not_needed(const GroupState& group);
 /// Returns the failure for joins that time out. The failure says "2 of at least 4 members have
 /// joined ...", and names the ranks that have not joined.
 Failure why_not_formed(const GroupState& group);

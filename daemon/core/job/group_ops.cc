@@ -70,6 +70,15 @@ OptionalReply GroupOps::on(Step& step, const Join& join) {
     if (auto full = step.allowance.refuses(memory_of_member(join), "this member"))
       return Reply(*full);
   }
+  if (group_before != nullptr && group_before->came_in_vain(id, step.session->since, join)) {
+    auto& [told, sequence] = step.session->sent_away;
+    if (told != group_before->facts().status) sequence = step.call.sequence;
+    told = group_before->facts().status;
+    if (sequence == step.call.sequence) {
+      step.observe(group_before->changed());
+      return Reply(group_before->finished());
+    }
+  }
   Result<void> joined = groups_.join(id, *step.session, join, at);
   if (!joined) return joined.error();
   settle(step);  // the join can complete a generation

@@ -87,6 +87,9 @@ struct Session {
   SequenceMap<StoredReply> replies;
   std::map<std::uint64_t, Delivery> deliveries;  // by sequence
   std::optional<Reservation> reserved;           ///< only with Hello::c10d
+  /// The end of a group's work that it was told when it joined too late, and the sequence of that
+  /// join. Its next join begins new work.
+  std::pair<Revision, std::uint64_t> sent_away;
   /// With Hello::c10d: the largest number for which it has waited in a counter, as far as it
   /// may be a number of ranks.
   std::int64_t counts_to = 0;

@@ -306,6 +306,7 @@ OptionalReply WaitRules::ready(const Join& join, WaitContext& look) const {
   look.observe(group.changed());
   if (const auto place = group.place(look.session, join.round)) return reply(*place);
   if (group.waits(look.session)) return std::nullopt;
+  if (group.facts().phase == GroupPhase::finished) return Reply(group.finished());
   return refuse(Code::aborted, "join: this member was removed from group \"" +
                                    printable(join.group, limits::kNameBytes) + "\"; join again");
 }
