@@ -306,16 +306,29 @@ class Torchrun(WithDaemon):
         self.kill(b)
         self.until(a, "up of 1", after=killed)
 
-    def test_an_agent_that_is_silent_for_less_than_its_ttl_is_not_lost(self):
+    def test_an_agent_that_is_silent_for_less_than_its_ttl_is_not_lost_and_a_spare_ends_with_the_others(self):
         nodes = [self.node(nodes="2:2") for _ in range(2)]
         for node in nodes:
             self.until(node, "up of 2")
+        spare = self.node(nodes="2:2")
         os.kill(nodes[1].pid, signal.SIGSTOP)
         time.sleep(5)
         os.kill(nodes[1].pid, signal.SIGCONT)
         time.sleep(1)
         for node in nodes:
             self.assertEqual(1, len(self.until(node, "born of 2")), text_of(node.log))
+        self.end_well(*nodes, spare)
+
+    def end_well(self, *nodes):
+        """Ends the work of all but the last node, which is a spare: it ends with them."""
+        self.has_waiters(3)  # two members watch the group, and the spare has joined
+        with open(os.path.join(self.site, "done"), "w", encoding="ascii"):
+            pass
+        for node in nodes:
+            self.assertEqual(0, node.wait(60 * SLOWDOWN), text_of(node.log))
+        spare = text_of(nodes[-1].log)
+        self.assertIn("has finished its work: this process had no place in it, and is not needed", spare)
+        self.assertNotIn("born", spare)
 
     def test_a_spare_ends_with_the_work_of_the_others(self):
         nodes = [self.node(nodes="1:2") for _ in range(2)]
