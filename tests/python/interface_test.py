@@ -38,12 +38,14 @@ class Interface(unittest.TestCase):
         exported = {line.split()[0].split("@")[0] for line in listed}
         self.assertEqual({"c10dd_" + name for name in declared()} | {"C10DD_1"}, exported)
 
-    def test_the_library_needs_only_libc(self):
+    def test_the_library_needs_only_the_c_library_and_that_of_the_compiler(self):
         needed = subprocess.run(["readelf", "-d", LIBRARY], check=True, stdout=subprocess.PIPE, text=True).stdout
         names = set(re.findall(r"\(NEEDED\).*\[(.*)\]", needed))
         if any("asan" in name or "tsan" in name for name in names):
             self.skipTest("a sanitizer's library is linked")
-        self.assertLessEqual(names, {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"})
+        self.assertLessEqual(names, {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"})
+        versions = subprocess.run(["readelf", "-V", LIBRARY], check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.assertLessEqual(max(int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", versions)), 34)
 
     def test_python_declares_all_functions(self):
         self.assertEqual(declared(), set(_library.FUNCTIONS) | set(_library.PLAIN_FUNCTIONS))

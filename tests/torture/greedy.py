@@ -20,7 +20,7 @@ import urllib.request
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../integration"))
 from cluster import Cluster  # noqa: E402
 from tcpstore_wire import VALIDATE, WAIT as TCP_WAIT  # noqa: E402
-from wire import (BARRIER, EXCHANGE, GET, HELLO, JOIN, MAGIC, SET, WAIT, Wire, frame, hello_body,  # noqa: E402
+from wire import (BARRIER, EXCHANGE, GET, GOODBYE, HELLO, JOIN, MAGIC, SET, WAIT, Wire, frame, hello_body,  # noqa: E402
                   text)
 
 MULTI_GET, WATCH, QUEUE_POP, WAIT_COUNTER, ACTIVITY = 23, 30, 33, 35, 68
@@ -295,6 +295,14 @@ class Work:
         self.late.append(time.monotonic() - begin)
         self.failed += [repr(reply) for reply in done if reply is None or reply.code != "ok"]
 
+    def leave(self):
+        """Ends the sessions, and with them the outcomes that are kept for them."""
+        for wire in self.wires:
+            wire.sequence += 1
+            wire.send(frame(GOODBYE, sequence=wire.sequence, acked_below=wire.sequence))
+            wire.reply()
+            wire.close()
+
 
 def p99(values):
     return sorted(values)[int(len(values) * 0.99)] if values else 0.0
@@ -330,6 +338,7 @@ def main():
     with cluster.daemon as daemon:
         pid = daemon.process.pid
         os.sched_setaffinity(pid, {1 % os.cpu_count()})
+        before = metric(cluster, root, "c10dd_held_bytes")
         work = Work(cluster, good)
         mallory = Wire(daemon.address, tls=cluster.trust())
         with open(roles["trainer"], encoding="ascii") as file:
@@ -337,7 +346,6 @@ def main():
         for _ in range(300):
             work.step()
         calm, work.late = p99(work.late), []
-        before = metric(cluster, root, "c10dd_held_bytes")
         at_rest = resident(pid)
         end = time.monotonic() + options.seconds
         reads = {kind: (attack_by_requests, make) for kind, make in READS.items()}
@@ -379,6 +387,7 @@ def main():
             if one.is_alive():
                 one.kill()
         mallory.close()
+        work.leave()
         for (role, kind), refused in sorted(tried.items()):
             print(f"{role:9} {kind:15} refused or connections: {refused}")
         deadline = time.monotonic() + options.patience  # sessions and what is watched last for ten minutes

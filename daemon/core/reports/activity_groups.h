@@ -136,7 +136,8 @@ class RankTable {
     make_part(rank, nullptr);
     return parts_[rank / kPart]->ranks[rank % kPart];
   }
-  bool has_part(Rank rank) const { return parts_[rank / kPart] != nullptr; }
+  /// Also of a rank that the group does not have.
+  bool has_part(Rank rank) const { return rank < size_ && parts_[rank / kPart] != nullptr; }
   /// Makes room for a rank and its neighbours, unless there is some. `account` pays for it.
   void make_part(Rank rank, const AccountRef& account) {
     auto& part = parts_[rank / kPart];

@@ -169,6 +169,9 @@ TEST(ClientCore, ARequestStandsForOneHeartbeatUnlessItIsAnswered) {
     if (!frames.empty()) w.reply(Ping::op.code, 0, ReplyBody(Done{}));
     return frames.size() == 1 && frames[0].header.op == Ping::op.code;
   };
+  w.core.call(Get{"first", seconds(60)}, kLimit, w.now);
+  w.sent();
+  EXPECT_TRUE(beats()) << "the first after a hello";
   w.core.call(Get{"a", seconds(60)}, kLimit, w.now);
   EXPECT_EQ(w.sent().size(), 1u);
   EXPECT_FALSE(beats());

@@ -282,6 +282,16 @@ TEST_F(Charged, RefusesEachKindWithoutRoomAndServesWhatHoldsNothing) {
   EXPECT_FALSE(job_.audit());
 }
 
+TEST_F(Charged, ARankThatAnOpenGroupDoesNotHaveIsRefused) {
+  open(1);
+  open(2);
+  ASSERT_EQ(code(1, opens(7, 2)), Code::ok);
+  Activity odd = opens(7, 100'000);
+  odd.opened.front().rank = 99'999;
+  EXPECT_EQ(code(2, odd), Code::size_mismatch);
+  EXPECT_FALSE(job_.audit());
+}
+
 TEST_F(Charged, OutcomesAndUnacknowledgedReplies) {
   open(1);
   open(2);
@@ -327,7 +337,7 @@ TEST_F(Charged, OldOutcomesGiveWayWhenMemoryIsShort) {
   ledger_.add_stored(static_cast<std::int64_t>(ledger_.max_bytes()));
   const Charge others(ledger_.account(payer("greedy")), 16 * kMiB);
   std::vector<AccountRef> many;
-  for (int i = 0; i < 20; ++i) many.push_back(ledger_.account(payer("q" + std::to_string(i))));
+  for (int i = 0; i < 5; ++i) many.push_back(ledger_.account(payer("q" + std::to_string(i))));
   ASSERT_TRUE(ledger_.allowance(*account(1)).refuses(512, "this arrival"));
   EXPECT_EQ(pass(1'000), Code::ok);
   EXPECT_LT(held(1), kept / 3);
