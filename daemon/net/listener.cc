@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "daemon/net/plain_stream.h"
+#include "daemon/net/port_user.h"
 #include "daemon/shard/caused_log.h"
 #include "protocol/address.h"
 #include "protocol/format.h"
@@ -81,8 +82,7 @@ Result<void> Listener::open() {
   const std::string what =
       format("cannot listen on {}:{}: {}", settings_.host, settings_.port, failed.message());
   if (failed == asio::error::address_in_use) {
-    return failure(Code::unavailable,
-                   what + "; stop the other server or choose another port with --listen");
+    return failure(Code::unavailable, "{}: {}", what, port_trouble(settings_.port));
   }
   if (failed == asio::error::access_denied) {
     return failure(Code::permission_denied, what + "; choose a port of 1024 or more");

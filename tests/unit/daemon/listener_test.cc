@@ -4,6 +4,7 @@
 #include "daemon/net/listener.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <boost/asio/connect.hpp>
@@ -17,6 +18,7 @@
 #include "daemon/checkpoint_request.h"
 #include "daemon/http/http_session.h"
 #include "daemon/net/native_session.h"
+#include "daemon/net/port_user.h"
 #include "protocol/native_wire.h"
 #include "tests/unit/daemon/fake_operations.h"
 #include "tests/unit/daemon/samples.h"
@@ -201,7 +203,54 @@ TEST_F(ListenerTest, PortThatIsTakenIsNamed) {
   EXPECT_TRUE(
       refused.error().detail.starts_with("cannot listen on 127.0.0.1:" + std::to_string(port())));
   EXPECT_TRUE(refused.error().detail.ends_with(
-      "; stop the other server or choose another port with --listen"));
+      format(" (pid {}) listens there; stop it or choose another port with --listen", getpid())))
+      << refused.error().detail;
+}
+
+TEST_F(ListenerTest, PortThatAConnectionHasIsNamed) {
+  start();
+  tcp::socket client = connect();
+  ErrorCode failed;
+  const std::uint16_t own = client.local_endpoint(failed).port();
+  Listener second(daemon_.loop, at("127.0.0.1", own), *admission_);
+  const Result<void> refused = second.open();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::unavailable);
+  EXPECT_NE(refused.error().detail.find("it is the local end of a connection of "),
+            std::string::npos)
+      << refused.error().detail;
+  EXPECT_NE(refused.error().detail.find(
+                format(" (pid {}) to 127.0.0.1:{}; end it, or choose a port", getpid(), port())),
+            std::string::npos)
+      << refused.error().detail;
+}
+
+TEST(PortSocket, IsFoundInTheTableOfTheKernel) {
+  const std::string table =
+      "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout "
+      "inode\n"
+      "   0: 0100007F:733C 0200000A:01BB 06 00000000:00000000 03:00000000 00000000     0        0 "
+      "0 3 "
+      "0000000000000000\n"
+      "   1: 0100007F:733C 0200000A:01BB 01 00000000:00000000 00:00000000 00000000     0        0 "
+      "41 "
+      "1 0000000000000000\n"
+      "   2: 00000000:733D 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 "
+      "42 "
+      "1 0000000000000000\n"
+      "   3: 0000000000000000FFFF00000100007F:733D 0000000000000000FFFF00000200000A:01BB 01 "
+      "00000000:00000000 00:00000000 00000000 0 0 43 1 0\n";
+  const auto connection = port_socket_in(table, 0x733c);
+  ASSERT_TRUE(connection);
+  EXPECT_FALSE(connection->listens);
+  EXPECT_EQ(connection->peer, "10.0.0.2:443");
+  EXPECT_EQ(connection->inode, 41u);
+  const auto server = port_socket_in(table, 0x733d);
+  ASSERT_TRUE(server);
+  EXPECT_TRUE(server->listens) << "a server is named before its connections";
+  EXPECT_EQ(server->inode, 42u);
+  EXPECT_FALSE(port_socket_in(table, 80));
+  EXPECT_FALSE(port_socket_in("x\n1: y z", 80));
 }
 
 TEST_F(ListenerTest, HostThatIsNoneOfThisMachineIsNamed) {
