@@ -88,7 +88,11 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
   const bool refused =
       first && allowance.no_room != nullptr && !barrier_ops_.arrived_before(from.session, request);
   if (refused) done = *allowance.no_room;
-  if (!done) done = answer(step, request);
+  const bool admitted = !done;
+  if (admitted) done = dispatch(step, request);
+  // The sender holds too much: outcomes that are kept for late retries give way.
+  const bool full = admitted && done && !*done && done->error().code == Code::quota_exceeded;
+  if (full && barriers_.give_way(step.next, out.rows)) done = dispatch(step, request);
   const bool quiet = is_quiet(step);
   if (!quiet) settle(step);
   const bool changes = op.kind == OpKind::write && !out.rows.empty() && done && *done;
@@ -253,14 +257,6 @@ OptionalReply Job::replay(Step& step, const OpInfo& op) {
   C10DD_ASSERT(decoded.has_value());
   step.observe(stored->second.revision);
   return first;
-}
-
-/// Handles a request that was admitted. If it is refused because its sender holds too much,
-/// outcomes that are kept for late retries give way.
-OptionalReply Job::answer(Step& step, const Request& request) {
-  OptionalReply done = dispatch(step, request);
-  if (!done || *done || done->error().code != Code::quota_exceeded) return done;
-  return barriers_.give_way(step.next, step.out.rows) ? dispatch(step, request) : done;
 }
 
 OptionalReply Job::dispatch(Step& step, const Request& request) {

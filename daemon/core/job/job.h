@@ -102,7 +102,6 @@ class Job {
   void acknowledge(Step& step, Session& session);
   OptionalReply admit(Step& step, const OpInfo& op);
   OptionalReply replay(Step& step, const OpInfo& op);
-  OptionalReply answer(Step& step, const Request& request);
   OptionalReply dispatch(Step& step, const Request& request);
   bool is_quiet(const Step& step) const;
   void settle(Step& step);

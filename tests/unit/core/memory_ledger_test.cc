@@ -143,7 +143,7 @@ class Charged : public testing::Test {
   Effects ask(std::uint64_t session, const Request& request) {
     Origin from{.session = {1, session}, .connection = session};
     from.account = account(session);
-    const Allowance allowance = limited_ ? *limited_ : ledger_.allowance(*from.account);
+    const Allowance allowance = limited_ ? *limited_ : Allowance(ledger_, *from.account);
     ++sequence_;
     const CallId call{.sequence = sequence_, .acked_below = acknowledges_ ? sequence_ : 0};
     return job_.apply(from, call, request, now_, allowance);
