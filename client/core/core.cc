@@ -250,10 +250,12 @@ void Core::tick(TimePoint now) {
 /// Sends a heartbeat, which acknowledges the last reply. Skips the heartbeat if `request_sent_` is
 /// set, because a request acknowledges replies and is a sign of life, too. Never skips two
 /// heartbeats in a row, because a request may block for hours without a reply. Skips none if
-/// another address is known, because a daemon's silence shows by heartbeats only.
+/// another address is known, because a daemon's silence shows by heartbeats only, and none of a
+/// member: it fences itself when four fifths of its ttl have passed since one that has a reply.
 void Core::send_heartbeat(TimePoint now) {
   next_heartbeat_ = now + heartbeat_interval_;
-  skipped_ = std::exchange(request_sent_, false) && !skipped_ && !addresses_.several();
+  const bool needed = addresses_.several() || heartbeat_limit_ < kNoLimit;
+  skipped_ = std::exchange(request_sent_, false) && !skipped_ && !needed;
   if (skipped_) return;
   if (!unheard_since_) unheard_since_ = now;
   if (!heartbeat_sent_) heartbeat_sent_ = now;

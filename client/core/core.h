@@ -216,7 +216,8 @@ class Core {
   bool loading_ = false;                   // the daemon has said that it loads the job
 
   Duration heartbeat_interval_{0};  // the smaller of welcome_interval_ and heartbeat_limit_
-  Duration heartbeat_limit_ = std::chrono::hours(1);
+  static constexpr Duration kNoLimit = std::chrono::hours(1);
+  Duration heartbeat_limit_ = kNoLimit;
   Duration welcome_interval_ = std::chrono::hours(1);  // from the welcome
   Duration ttl_{0};                                    // from the welcome
   std::optional<TimePoint> renew_at_;                  // empty: the credential does not expire

@@ -139,7 +139,8 @@ class Training {
     print_fault();
     const pid_t waker = fork();
     if (waker == 0) {
-      usleep(1'800'000);  // less than the ttl of a member
+      // With a heartbeat before it, less than four fifths of a member's ttl: then it fences itself.
+      usleep(1'300'000);
       kill(getppid(), SIGCONT);
       _exit(0);
     }
